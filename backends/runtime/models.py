@@ -16,7 +16,9 @@ class _Load:
     """One load in its own thread, so that it goes on when the run that asked for it stops."""
 
     def __init__(self, key: str, load: Callable[[Say], Any]) -> None:
-        self.key, self.message, self.value, self.error = key, f"loading {key}", None, None  # type: ignore[var-annotated]
+        self.key, self.message = key, f"loading {key}"
+        self.value: Any = None
+        self.error: BaseException | None = None
         self.done = threading.Event()
         self._load = load
         threading.Thread(target=self._work, name=f"load {key}", daemon=True).start()
@@ -56,4 +58,4 @@ class Models:
                 self._say(shown)
         if job.error is not None:
             raise job.error
-        return job.value  # type: ignore[return-value]
+        return job.value  # type: ignore[no-any-return]
