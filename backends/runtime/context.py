@@ -26,7 +26,7 @@ class Control:
     """Stop and pause of one run, set from outside, obeyed by ``Context.check``.
 
     ``on_pause`` and ``on_resume`` are called in the computing thread around a pause, so that a paused run
-    gives back its place and queues again. ``on_say`` takes messages.
+    gives back its place and queues again. ``on_say`` takes messages; ``on_check`` runs at each check.
     """
 
     def __init__(
@@ -34,8 +34,9 @@ class Control:
         on_say: Callable[[str], None] = lambda _: None,
         on_pause: Callable[[], None] = lambda: None,
         on_resume: Callable[[], None] = lambda: None,
+        on_check: Callable[[], None] = lambda: None,
     ) -> None:
-        self.on_say, self.on_pause, self.on_resume = on_say, on_pause, on_resume
+        self.on_say, self.on_pause, self.on_resume, self.on_check = on_say, on_pause, on_resume, on_check
         self._stopped = threading.Event()
         self._going = threading.Event()
         self._going.set()
@@ -62,14 +63,15 @@ class Control:
     def check(self, *, may_wait: bool = True) -> None:
         if self.stopped:
             raise Stopped
-        if may_wait and self.paused:
+        if not may_wait:
+            return
+        self.on_check()
+        if self.paused:
             self.on_pause()
             self._going.wait()
             if self.stopped:
                 raise Stopped
             self.on_resume()
-            if self.stopped:
-                raise Stopped
 
 
 class RunContext:
