@@ -1,0 +1,1 @@
+"""The faces of the lab: browser page, command line, HTTP and MCP."""

@@ -1,0 +1,142 @@
+"""Params as a link and back.
+
+A link carries what differs from its preset. Names of ours start with ``_``: ``_preset``, ``_hide`` and ``_pin``
+(a teacher's hand-out: controls taken out of sight or held, a view and not a lock), ``_v`` (the scheme's version)
+and ``_z`` (everything deflated, for long ones).
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qsl, urlencode
+
+from backends.contract import InputError, Params
+from backends.registry import Registered
+from backends.validation import schema, validate
+
+SCHEME = 1
+PLAIN_LIMIT = 2_000  # characters; longer ones are deflated
+LINK_LIMIT = 6_000  # longer ones are offered as a file
+INFLATED_LIMIT = 200_000
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What a link says: params, the preset it starts from, hand-out, and what could not be taken."""
+
+    params: Params
+    preset: str | None = None
+    hide: tuple[str, ...] = ()
+    pin: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def differences(method: Registered, params: Params, preset: str | None = None) -> dict[str, Any]:
+    """The plain values of ``params`` that differ from the preset (the default one without a name)."""
+    base = validate(method.Params, method.card.preset(preset).params).model_dump(mode="json")
+    return {name: value for name, value in params.model_dump(mode="json", exclude_none=False).items() if value != base[name]}
+
+
+def query(method: Registered, params: Params, preset: str | None = None, hide: Iterable[str] = (), pin: Iterable[str] = ()) -> str | None:
+    """The link's query, or None when it would be longer than 6 kB: offer ``settings`` as a file then."""
+    pairs: dict[str, str] = {} if preset is None else {"_preset": preset}
+    for name, value in differences(method, params, preset).items():
+        if isinstance(value, dict) and "sha256" in value:
+            value = {"name": value["name"], "sha256": value["sha256"]}
+        pairs[name] = _write(method, name, value)
+    if hide:
+        pairs["_hide"] = ",".join(hide)
+    if pin:
+        pairs["_pin"] = ",".join(pin)
+    pairs["_v"] = str(SCHEME)
+    text = urlencode(pairs)
+    if len(text) > PLAIN_LIMIT:
+        packed = zlib.compress(json.dumps(pairs, separators=(",", ":")).encode(), 9)
+        text = urlencode({"_z": base64.urlsafe_b64encode(packed).decode().rstrip("="), "_v": str(SCHEME)})
+    return text if len(text) <= LINK_LIMIT else None
+
+
+def settings(method: Registered, params: Params) -> str:
+    """The params as a JSON file, for what is too long for a link; ``playable run`` takes it by ``--params``."""
+    return json.dumps({"method": method.card.slug, "params": params.model_dump(mode="json")}, indent=1)
+
+
+def read(method: Registered, text: str | Mapping[str, str]) -> Shared:
+    """What a link says. Unknown names are left out and values out of bounds are clamped; ``notes`` says so."""
+    pairs = dict(text) if isinstance(text, Mapping) else dict(parse_qsl(text, keep_blank_values=True))
+    notes: list[str] = []
+    if "_z" in pairs:
+        pairs = _inflate(pairs["_z"], notes) | {k: v for k, v in pairs.items() if k.startswith("_") and k != "_z"}
+    preset = pairs.get("_preset")
+    try:
+        base = dict(method.card.preset(preset).params)
+    except InputError as error:
+        notes.append(str(error))
+        preset, base = None, dict(method.card.preset(None).params)
+    for name, raw in pairs.items():
+        if name.startswith("_"):
+            continue
+        if name not in method.Params.model_fields:
+            notes.append(f"the link's {name[:40]} is not a control here and was left out")
+            continue
+        value = _read(method, name, raw)
+        try:
+            validate(method.Params, base | {name: value})
+        except InputError as error:
+            clamped = _clamp(method, name, value)
+            if clamped is None:
+                notes.append(f"{error}; the link's value was left out")
+                continue
+            notes.append(f"{name}: {value} was outside its bounds and was set to {clamped:g}")
+            value = clamped
+        base[name] = value
+    return Shared(validate(method.Params, base), preset, _names(method, pairs.get("_hide")), _names(method, pairs.get("_pin")), tuple(notes))
+
+
+def _names(method: Registered, text: str | None) -> tuple[str, ...]:
+    return tuple(n for n in (text or "").split(",") if n in method.Params.model_fields)
+
+
+def _inflate(text: str, notes: list[str]) -> dict[str, str]:
+    try:
+        packed = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+        plain = zlib.decompressobj().decompress(packed, INFLATED_LIMIT)
+        pairs = json.loads(plain)
+        return {str(k): str(v) for k, v in pairs.items()}
+    except (ValueError, zlib.error, AttributeError):
+        notes.append("the link is cut short; the defaults are shown")
+        return {}
+
+
+def _is_text(node: Mapping[str, Any]) -> bool:
+    return node.get("type") == "string" or all(_is_text(n) or n.get("type") == "null" for n in node.get("anyOf", [{}]))
+
+
+def _write(method: Registered, name: str, value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
+
+
+def _read(method: Registered, name: str, raw: str) -> Any:
+    if _is_text(schema(method.Params)[name]):
+        return raw  # a text field takes "1" and "true" as they stand
+    try:
+        return json.loads(raw)
+    except ValueError:
+        return raw
+
+
+def _clamp(method: Registered, name: str, value: Any) -> float | int | None:
+    """The nearest allowed number, or None where the field or the value is no number."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    node = schema(method.Params)[name]
+    for option in node.get("anyOf", [node]):
+        if option.get("type") in ("number", "integer") and "minimum" in option and "maximum" in option:
+            bounded = min(max(value, option["minimum"]), option["maximum"])
+            return round(bounded) if option["type"] == "integer" else float(bounded)
+    return None
