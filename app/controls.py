@@ -134,6 +134,11 @@ def label_of(model: type[Params], field: str) -> str:
     return f"{name} ({extra['unit']})" if extra.get("unit") else name
 
 
+def attribute(meta: Mapping[str, Any]) -> str:
+    """JSON for an HTML attribute inside a Gradio template, whose own signs (``${``, ``{{``) must not appear."""
+    return html.escape(json.dumps(meta), quote=True).replace("$", "&#36;").replace("{{", "{ {")
+
+
 def element_id(slug: str, field: str) -> str:
     """The id of a control's element on the page."""
     return f"{slug}--{field}"
@@ -195,7 +200,7 @@ def _range(common: dict[str, Any], node: Mapping[str, Any], default: Any, text: 
         "help": text,
         "default": default,
     }
-    template = f"<div class='pp-range' data-meta='{html.escape(json.dumps({k: v for k, v in meta.items() if v is not None}), quote=True)}'></div>"
+    template = f"<div class='pp-range' data-meta='{attribute({k: v for k, v in meta.items() if v is not None})}'></div>"
     return gr.HTML(
         default,
         html_template=template,
