@@ -75,8 +75,8 @@ def view_json(view: View) -> dict[str, Any]:
     if isinstance(view, Panel):
         return head | {"kind": "panel", "panel": view.panel, "data": _plain(view.data)}
     drawn = {"data": _plain(view.traces), "layout": _plain(view.layout)}
-    if view.height is not None:
-        drawn["layout"]["height"] = view.height
+    if view.height is not None:  # the browser sets the node's height from here; the main picture's is the stylesheet's
+        drawn["layout"]["meta"] = {**drawn["layout"].get("meta", {}), "height": view.height}
     if view.frames is not None:
         drawn["frames"] = _plain(view.frames)
     return head | {"kind": "figure", "figure": drawn}
@@ -244,9 +244,16 @@ def axis(title: str, unit: str = "", *, domain: tuple[float, float] | None = Non
     >>> axis("coverage", "share")["title"]["text"]
     'coverage (share)'
     """
-    text = f"{title} ({unit})" if unit else title
+    text = f"{title}{'<br>' if domain else ' '}({unit})" if unit else title  # stacked plots are low: their titles take two lines
     out = {"title": {"text": text, "standoff": 8}, "zeroline": False, "automargin": True}
     return out | ({} if domain is None else {"domain": list(domain)}) | more
+
+
+def log_axis(title: str, unit: str, values: np.ndarray, **more: Any) -> dict[str, Any]:
+    """A log axis whose labels stay few: decades where ``values`` span several, else 1, 2, 5."""
+    seen = values[np.isfinite(values) & (values > 0)]
+    decades = math.log10(seen.max() / seen.min()) if seen.size else 0.0
+    return axis(title, unit, type="log", dtick=math.ceil(decades / 5) if decades > 1.5 else "D2", exponentformat="power", **more)
 
 
 def layout(x: dict[str, Any], y: dict[str, Any], *, right: int = 16, top: int = 16, legend: bool = False, **more: Any) -> dict[str, Any]:

@@ -42,12 +42,13 @@ def local_coverage(data: Mapping[str, Any], params: Any) -> Figure | None:
         axis("coverage", "share of test points", range=[floor, 1.02], tickformat=".0%", nticks=6),
         legend=True,
         shapes=[*edges, rule(target, "target", "$truth", across="y", width=1.25)],
-        annotations=[label(0, target, f"target {target:.0%}", "$truth", xref="paper", shift=(4, -9))],
+        right=84,
+        annotations=[label(1, target, f"target {target:.0%}", "$truth", xref="paper", shift=(6, 0))],
     )
     traces = [here | {"showlegend": True}, there | {"showlegend": True}]
     holds = int(((low <= target) & (target <= high)).sum())
     summary = f"Coverage in five stretches of x with 95 % Clopper-Pearson bars: {holds} of {left.size} bars hold the target {target:.0%}."
-    return Figure("local", "Does it hold everywhere?", traces, plot, summary, height=360)
+    return Figure("local", "Does it hold everywhere?", traces, plot, summary, height=460)
 
 
 def score_sides(data: Mapping[str, Any], params: Any) -> Figure | None:
@@ -111,15 +112,19 @@ def coverage_law(data: Mapping[str, Any], params: Any) -> Figure | None:
         log_pmf = gammaln(n_test + 1) - gammaln(seen + 1) - gammaln(n_test - seen + 1) + betaln(seen + a, n_test - seen + b) - betaln(a, b)
         traces.append(line(seen / n_test, np.exp(log_pmf) * n_test, "seen on the test part", "$peer-1", width=1.5, hover="seen on the test part %{x:.1%}"))
         share = float(((np.exp(log_pmf) * (seen <= observed * n_test)).sum()) / np.exp(log_pmf).sum()) if observed is not None else None
-        notes.append(label(float(seen[0] / n_test), float(np.exp(log_pmf).max()) * 0.45, f"seen on {n_test} test points", "$peer-1"))
+        shoulder = int(np.argmax(log_pmf > log_pmf.max() - 1))  # on the left flank, at a third of the height
+        notes.append(label(seen[shoulder] / n_test, math.exp(log_pmf[shoulder]) * n_test, f"seen on {n_test} points", "$peer-1", anchor="right", shift=(-6, 0)))
         if observed is not None:
             traces.append(scatter([observed], [0], "observed", "$ink", symbol="triangle-up", size=13, hover="observed %{x:.1%}", cliponaxis=False))
             shapes.append(rule(observed, "observed", "$ink", dash="solid", width=1))
-            notes.append(label(observed, 0.55, f"observed {observed:.1%}", "$ink", yref="paper", shift=(6, 0)))
+            sides = ("left", "right") if observed >= 1 - params.alpha else ("right", "left")
+            for at, text, side in ((observed, f"observed {observed:.1%}", sides[0]), (1 - params.alpha, f"target {1 - params.alpha:.0%}", sides[1])):
+                notes.append(label(at, 1, text, "$ink", yref="paper", yanchor="bottom", anchor=side))
             summary += f" Observed on {n_test} test points: {observed:.1%}; {share:.0%} of such test parts show this or less."
     plot = layout(
         axis("coverage", "share of points", range=[low, high], tickformat=".0%", showgrid=False),
         axis("density", "per unit of coverage", rangemode="tozero", range=[0, float(density.max()) * 1.18], nticks=5),
+        top=28,
         shapes=shapes,
         annotations=notes,
     )

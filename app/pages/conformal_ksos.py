@@ -11,7 +11,7 @@ import numpy as np
 import orjson
 
 from app.pages._split_conformal import ABOVE, BELOW, CENSORED, coverage_law, floats, local_coverage, score_sides
-from app.plotting import Changes, Figure, Panel, Trace, View, alpha, axis, band, end_labels, label, layout, line, outline, rule, scatter
+from app.plotting import Changes, Figure, Panel, Trace, View, alpha, axis, band, end_labels, label, layout, line, log_axis, outline, rule, scatter
 from backends.contract import Frame
 
 TRAIN, CALIBRATION, TEST = 0, 1, 2
@@ -42,7 +42,7 @@ def on_event(view: str, event: Mapping[str, Any], params: Mapping[str, Any]) -> 
     """A click or a drag on the path sets the symmetry, a chip the columns, an uploaded file the data."""
     kind = event.get("type")
     if view == "path" and kind in ("click", "drag"):
-        position = event.get("x", event.get("x0"))
+        position = event.get("x") if kind == "click" else _dragged_to(event, params.get("symmetry"))
         return Changes({"symmetry": symmetry_at(float(position))}, run=True) if _finite(position) else None
     if view == "columns" and kind == "click":
         return _chosen_columns(event.get("id"))
@@ -53,6 +53,14 @@ def on_event(view: str, event: Mapping[str, Any], params: Mapping[str, Any]) -> 
 
 def _finite(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _dragged_to(event: Mapping[str, Any], symmetry: Any) -> Any:
+    """A line held in the middle moves both ends, held near an end that one alone: what counts is the end that moved."""
+    ends = [event.get("x0"), event.get("x1")]
+    if not all(map(_finite, ends)) or not (_finite(symmetry) or symmetry in ("separate", "symmetric")):
+        return ends[0]
+    return max(ends, key=lambda end: abs(end - position_of(symmetry)))
 
 
 def position_of(symmetry: float | str) -> float:
@@ -82,7 +90,7 @@ def symmetry_at(position: float) -> float | str:
 
 
 def _percent(share: Any) -> str:
-    return "unknown" if share is None else f"{100 * share:.1f} %"
+    return "unknown" if share is None else f"{share:.1%}"
 
 
 def _number(value: Any) -> str:
@@ -198,7 +206,7 @@ def _path(data: Mapping[str, Any], metrics: Mapping[str, Any], params: Any) -> F
     x = np.array([position_of(word if word in ("separate", "symmetric") else value) for word, value in zip(labels, path["symmetry"], strict=True)])
     order = np.argsort(x)
     names = [labels[i] for i in order]
-    height, top = 420, 16
+    height, top = 460, 24
     traces: list[Trace] = []
     notes: list[dict[str, Any]] = []
     # Bottom, middle, top: what chose the penalty, whom the band misses, what the band costs.
@@ -232,13 +240,13 @@ def _path(data: Mapping[str, Any], metrics: Mapping[str, Any], params: Any) -> F
     if current is not None:
         shapes.append(rule(position_of(current), "symmetry", "$method", dash="solid", width=3, editable=True))
         notes.append(label(position_of(current), 1, _number(current), "$method", anchor="center", yref="paper", shift=(0, 8)))
-    ticks = {"tickvals": list(PATH_TICKS), "ticktext": list(PATH_TICKS.values()), "tickangle": 0}
+    ticks: dict[str, Any] = {"tickvals": list(PATH_TICKS), "ticktext": list(PATH_TICKS.values()), "tickangle": 0}
     x_axis = axis("symmetry penalty \u03bb\u2083", "log scale", range=[SEPARATE - 0.4, SYMMETRIC + 0.4], showgrid=False, anchor="y3", **ticks)
     plot = layout(
         x_axis,
         axis("width", _unit(data), domain=rows[2][1], rangemode="normal", nticks=4),
         right=56,
-        top=24,
+        top=top,
         yaxis2=axis("misses", "share", domain=rows[1][1], rangemode="tozero", nticks=4, tickformat=".0%"),
         yaxis3=axis("D, HSIC", "of largest", domain=rows[0][1], nticks=4),
         annotations=notes,
@@ -281,11 +289,11 @@ def _spectrum(data: Mapping[str, Any]) -> Figure | None:
         traces.append(drawn | {"mode": "lines+markers", "marker": {"color": colour, "symbol": symbol, "size": 8}})
         if alive.any():
             flip = index[-1] > 0.6 * width
-            place = {"anchor": "right" if flip else "left", "shift": (-10 if flip else 10, -8 if key == "upper" else 8)}
+            place: dict[str, Any] = {"anchor": "right" if flip else "left", "shift": (-10 if flip else 10, -8 if key == "upper" else 8)}
             notes.append(label(int(index[-1]), math.log10(values[alive][-1]), f"{name}, rank {alive.sum()}", colour, **place))
     plot = layout(
         axis("eigenvalue number", "count", range=[0.5, width + 0.5], showgrid=False),
-        axis("eigenvalue", "squared residual sd, log scale", type="log", exponentformat="power", nticks=6),
+        log_axis("eigenvalue", "squared residual sd, log scale", np.concatenate([t["y"] for t in traces])),
         annotations=notes,
     )
     summary = f"The upper side is a sum of {ranks[0]} squares, the lower side of {ranks[1]}, of {width} possible."
@@ -303,12 +311,12 @@ def _convergence(data: Mapping[str, Any]) -> Figure | None:
         line(step, dual, "dual", "$method", hover="dual %{y:.5g}"),
         line(step, gap, "relative gap", "$ink", width=1.5, yaxis="y2", hover="gap %{y:.2g}"),
     ]
-    corner = {"anchor": "right", "xref": "paper", "yref": "paper"}
+    corner: dict[str, Any] = {"anchor": "right", "xref": "paper", "yref": "paper"}
     notes = [label(0.99, 0.96, "feasible primal", "$peer-1", **corner), label(0.99, 0.88, "dual", "$method", **corner)]
     plot = layout(
         axis("iteration", "count", showgrid=False, anchor="y2"),
-        axis("objective", "log scale", type="log", domain=(0.46, 1.0), nticks=4),
-        yaxis2=axis("gap", "relative, log scale", type="log", domain=(0.0, 0.38), exponentformat="power", nticks=4),
+        log_axis("objective", "log scale", np.concatenate([dual, primal]), domain=(0.46, 1.0)),
+        yaxis2=log_axis("gap", "relative, log", gap, domain=(0.0, 0.38)),
         annotations=notes,
     )
     last = float(convergence["gap"][-1])
