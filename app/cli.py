@@ -6,10 +6,6 @@ Progress and faults go to standard error, results to standard output. Exit codes
 
 from __future__ import annotations
 
-from backends.runtime import threads
-
-threads.configure()
-
 import asyncio
 import dataclasses
 import functools
@@ -21,6 +17,10 @@ from pathlib import Path
 from typing import Annotated, Any, ParamSpec, TypeVar
 
 import typer
+
+from backends.runtime import threads
+
+threads.configure()
 
 from backends.contract import UPLOAD_LIMIT_BYTES, InputError, Params, Upload
 from backends.registry import THEMES, Registered, get, methods
@@ -160,7 +160,7 @@ def claims(
 
 async def measure_claims(runner: Runner, chosen: Iterable[Registered], *, quiet: bool = True) -> list[tuple[str, ...]]:
     """One row a claim: method, claim, the paper's value, the value measured here, tolerance, yes or no, setting, source."""
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for method in chosen:
         measured: dict[str, Mapping[str, Any]] = {}  # claims that share a run cost one computation
         for claim in method.card.claims:
