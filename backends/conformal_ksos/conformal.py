@@ -1,0 +1,91 @@
+"""Split-conformal calibration with one exact finite-sample quantile (section 4.6 of the card)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import beta
+
+from backends.contract import InputError
+
+Array = np.ndarray
+
+
+def rank_needed(n_calibration: int, alpha: float) -> int:
+    """k = ceil((1 - alpha)(n_c + 1)); above n_c the quantile is infinite.
+
+    >>> rank_needed(9, 0.1), rank_needed(8, 0.1)
+    (9, 9)
+    """
+    # 0.9 * 10 is 9.000000000000002 in some orders of multiplication; a rank must not jump by rounding
+    return math.ceil(round((1 - alpha) * (n_calibration + 1), 9))
+
+
+def conformal_quantile(scores: Array, alpha: float) -> float:
+    """The k-th smallest score, k = ceil((1 - alpha)(n_c + 1)), or +inf when k > n_c.
+
+    scores: (n_c,) finite or +inf; alpha in (0, 1). With exchangeable scores a new one is at most this value with
+    probability >= 1 - alpha. Raises InputError for bad scores or alpha.
+
+    >>> conformal_quantile(np.arange(1.0, 10.0), 0.1), conformal_quantile(np.arange(8.0), 0.1)
+    (9.0, inf)
+    """
+    values = np.asarray(scores, dtype=float)
+    if values.ndim != 1 or np.isnan(values).any():
+        raise InputError("scores", "must be one row of numbers without NaN", "give an array (n_c,)")
+    if not 0 < alpha < 1:
+        raise InputError("alpha", f"{alpha} is not between 0 and 1", "choose a value such as 0.1")
+    k = rank_needed(values.size, alpha)
+    return math.inf if k > values.size else float(np.partition(values, k - 1)[k - 1])
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A band at some rows: lower and upper edge, (m,) each, in the units of y; infinite where the quantile is."""
+
+    lower: Array
+    upper: Array
+
+    def report(self, y: Array) -> BandReport:
+        """Coverage, one-sided misses and mean width on the rows y (m,)."""
+        above, below = y > self.upper, y < self.lower
+        width = float(np.mean(self.upper - self.lower))
+        inside = float(np.mean(~(above | below)))
+        return BandReport(inside, float(above.mean()), float(below.mean()), width if math.isfinite(width) else None)
+
+
+@dataclass(frozen=True, slots=True)
+class BandReport:
+    """What a band does on the test rows; mean_width is None when the band is infinite."""
+
+    coverage: float
+    miss_above: float
+    miss_below: float
+    mean_width: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class HalfWidths:
+    """Half-widths before calibration: sqrt(f + delta) times the residual sd, (m,) each, in the units of y."""
+
+    upper: Array
+    lower: Array
+
+    def scores(self, residuals: Array) -> Array:
+        """S = r / upper where r > 0, else -r / lower; (m,)."""
+        return np.abs(residuals) / np.where(residuals > 0, self.upper, self.lower)
+
+    def band(self, mean: Array, quantile: float) -> Interval:
+        """[m - q lower, m + q upper]."""
+        return Interval(mean - quantile * self.lower, mean + quantile * self.upper)
+
+
+def clopper_pearson(hits: Array, counts: Array, level: float = 0.95) -> tuple[Array, Array]:
+    """Exact binomial interval of each proportion hits / counts; NaN where the count is 0."""
+    tail = (1 - level) / 2
+    with np.errstate(invalid="ignore"):
+        low = np.where(hits > 0, beta.ppf(tail, hits, counts - hits + 1), 0.0)
+        high = np.where(hits < counts, beta.ppf(1 - tail, hits + 1, counts - hits), 1.0)
+    return np.where(counts > 0, low, np.nan), np.where(counts > 0, high, np.nan)
