@@ -10,28 +10,25 @@ from pathlib import Path
 from backends.runtime.folders import ROOT
 
 STATIC = ROOT / "static"
-SCRIPTS = ("lab", "plot", "stage", "bar", "drawer", "range", "panels/tokens", "panels/chat", "panels/chips", "panels/diff", "panels/table", "panels/images")
 
 
 @functools.cache
 def stamp() -> str:
-    """Changes with the scripts and the stylesheet, so that browsers may keep them for ever."""
+    """Changes with the scripts, icons and the stylesheet, so that browsers may keep them for ever."""
     digest = hashlib.sha256()
-    for path in sorted([*STATIC.glob("js/**/*.js"), *STATIC.glob("css/*.css")]):
+    for path in sorted(p for kind in ("js/**/*.js", "css/*.css", "icons/*.svg") for p in STATIC.glob(kind)):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:10]
 
 
-@functools.cache
+def static_url(path: str) -> str:
+    """The versioned address of a file of ``static/``."""
+    return f"/lab/{stamp()}/{path}"
+
+
 def tags() -> str:
-    """Script tags for ``gr.HTML(head=...)``; Gradio loads each source once a page."""
-    return f'<script src="/lab/{stamp()}/lab.js"></script>'
-
-
-@functools.cache
-def bundle() -> bytes:
-    """All scripts of the lab in one, in the order of their needs."""
-    return "\n".join((STATIC / "js" / f"{name}.js").read_text() for name in SCRIPTS).encode()
+    """The script tag for ``gr.HTML(head=...)``; Gradio loads each source once a page."""
+    return f'<script src="{static_url("js/lab.js")}" data-plotly="{plotly_url()}"></script>'
 
 
 def mount_script(kind: str, *events: str) -> str:

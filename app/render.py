@@ -61,8 +61,8 @@ def metrics(method: Registered, values: Mapping[str, MetricValue], params: Param
 
 def paper_figures(method: Registered, params: Params) -> dict[str, str]:
     """The stated figure of each metric whose claim was made for these params, the seed aside."""
-    here = params.model_dump(mode="json", exclude={"seed"})
-    return {c.metric: f"{c.value:g}" for c in method.card.claims if claim_params(method.card, method.Params, c.name).model_dump(mode="json", exclude={"seed"}) == here}
+    here = params.model_copy(update={"seed": 0})
+    return {c.metric: f"{c.value:g}" for c in method.card.claims if claim_params(method.card, method.Params, c.name).model_copy(update={"seed": 0}) == here}
 
 
 def claim_params(card: Card, model: type[Params], name: str) -> Params:

@@ -76,8 +76,9 @@ class Workbench:
     def _title(self) -> str:
         paper, text = self.card.paper, html.escape
         return (
-            f"<header class='pp-title' data-theme='{self.card.theme}'><h2>{text(self.card.title)}</h2><p class='pp-aha'>{text(self.card.aha)}</p>"
-            f"<p class='pp-paper'><a href='{text(paper.url)}' target='_blank' rel='noopener'>{text(paper.title)}</a>, {text(paper.authors)}, {text(paper.venue)}</p></header>"
+            f"<header class='pp-title' data-theme='{self.card.theme}'><h2>{text(self.card.title)}</h2>"
+            f"<p class='pp-aha'>{text(self.card.aha)}</p><p class='pp-paper'>"
+            f"<a href='{text(paper.url)}' target='_blank' rel='noopener'>{text(paper.title)}</a>, {text(paper.authors)}, {text(paper.venue)}</p></header>"
         )
 
     def _bar_meta(self) -> dict[str, Any]:
@@ -234,7 +235,7 @@ class Workbench:
         equal = next((p.name for p in self.card.presets[1:] if not share.differences(self.method, params, p.name)), None)
         return share.query(self.method, params, equal)
 
-    def bar_json(self, update: Update, params: Params, notes: tuple[str, ...] = ()) -> str:
+    def bar_json(self, update: Update, params: Params) -> str:
         """The bar's JSON string for one update."""
         query = self.link(params)
         bar = {
@@ -248,11 +249,18 @@ class Workbench:
             "query": query or "",
             "href": f"/m/{self.slug}" + (f"?{query}" if query else ""),
             "error": update.error.to_dict() if update.error else None,
-            "note": " ".join(notes) or None,
+            "note": None,
         }
         if query is None:
             bar |= {"settings": share.settings(self.method, params), "note": "These settings are too long for a link; save them as a file instead."}
         return orjson.dumps(bar).decode()
+
+    def idle(self, shared: share.Shared) -> str:
+        """The bar's JSON string of a page just opened by a link: what of the link could not be taken."""
+        missing = [f"The link names the file {u.name} but does not carry it; choose it again." for u in shared.params.uploads().values()]
+        query = self.link(shared.params)
+        bar = {"state": "idle", "progress": 0.0, "message": "", "source": "live", "run": None, "query": query or "", "href": f"/m/{self.slug}?{query or ''}"}
+        return orjson.dumps(bar | {"note": " ".join([*shared.notes, *missing])}).decode()
 
 
 def fault(error: InputError) -> str:

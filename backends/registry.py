@@ -36,7 +36,7 @@ class Registered:
     """One method (see ``backends.contract.Method``); its code is imported at the first ``run``."""
 
     card: Card
-    Params: type[Params]  # noqa: N815 - a class
+    Params: type[Params]
     module: str
     _weight: Callable[[Any], Weight]
 

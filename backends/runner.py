@@ -13,7 +13,6 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from backends import registry
 from backends.contract import InputError, Params

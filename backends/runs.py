@@ -216,7 +216,7 @@ class Run:
             self._end(state="cancelled", message="stopped")
         except InputError as error:
             self._end(state="failed", message=str(error), error=error)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - any fault of a method ends its run in plain words
             traceback.print_exc(file=sys.stderr)
             plain = InputError("run", f"the computation failed ({type(error).__name__})", "the operator finds the cause in the server's log")
             self._end(state="failed", message=str(plain), error=plain)
@@ -274,7 +274,7 @@ class Run:
             lambda: self.control.check(may_wait=False),
             lambda place: self._publish(state="queued", place=place),
         )
-        self._publish(state="running", place=None, message="starting" if self._update.frame is None else self._update.message)
+        self._publish(state="running", place=None, message=self._update.frame.message if self._update.frame else "starting")
 
     def _on_pause(self) -> None:
         self._release()

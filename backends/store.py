@@ -132,7 +132,7 @@ class Store:
         try:
             record: Mapping[str, Any] | None = self._disk.get(run)
             return None if record is None else StoredRun(run=run, **record)
-        except Exception:  # a record of an older layout, or cut short: as good as none, and it goes
+        except Exception:  # noqa: BLE001 - a record of an older layout, or cut short: as good as none, and it goes
             self._disk.delete(run)
             return None
 

@@ -114,7 +114,12 @@ def _plain(model: type[Params], values: Mapping[str, Any], error: ValidationErro
 def _reason(kind: str, context: Mapping[str, Any], given: Any) -> str:
     if isinstance(given, float) and not math.isfinite(given):
         return "is not a finite number"
-    bounds = {"greater_than_equal": ("ge", "is below"), "greater_than": ("gt", "is not above"), "less_than_equal": ("le", "is above"), "less_than": ("lt", "is not below")}
+    bounds = {
+        "greater_than_equal": ("ge", "is below"),
+        "greater_than": ("gt", "is not above"),
+        "less_than_equal": ("le", "is above"),
+        "less_than": ("lt", "is not below"),
+    }
     if kind in bounds and not isinstance(given, str | list | dict):
         name, words = bounds[kind]
         return f"{words} {number_text(float(context[name]))}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import queue
 import threading
@@ -145,11 +146,9 @@ class RunContext:
                 put(_END)
             except Stopped:
                 pass
-            except BaseException as error:  # raised again in the method's own thread
-                try:
+            except BaseException as error:  # noqa: BLE001 - raised again in the method's own thread
+                with contextlib.suppress(Stopped):
                     put(error)
-                except Stopped:
-                    pass
 
         worker = threading.Thread(target=work, name="stream", daemon=True)
         worker.start()

@@ -58,7 +58,7 @@ def size_bytes(value: Any) -> int:
         return sum(size_bytes(getattr(value, f, None)) for f in value.__dataclass_fields__) + 64
     try:
         return len(pickle.dumps(value, protocol=5))
-    except Exception:  # not everything pickles (locks, compiled functions); such values are small handles
+    except Exception:  # noqa: BLE001 - not everything pickles (locks, compiled functions); such values are small handles
         return 1024
 
 

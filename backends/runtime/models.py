@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from backends.runtime import memo
 
@@ -29,7 +29,7 @@ class _Load:
     def _work(self) -> None:
         try:
             self.value = self._load(self._say)
-        except BaseException as error:  # handed to every asker, in its own thread
+        except BaseException as error:  # noqa: BLE001 - handed to every asker, in its own thread
             self.error = error
         finally:
             self.done.set()
@@ -39,7 +39,7 @@ class Models:
     """What one run sees of the shared loads: its messages and its stop reach the waiting."""
 
     _lock = threading.Lock()
-    _loads: dict[str, _Load] = {}
+    _loads: ClassVar[dict[str, _Load]] = {}
 
     def __init__(self, say: Say, check: Callable[[], None]) -> None:
         self._say, self._check = say, check
