@@ -1,0 +1,158 @@
+"""The look of the lab for Gradio: one theme object, the head of every page, the roots of the lab's own components."""
+
+from __future__ import annotations
+
+import hashlib
+import html
+import json
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+from gradio.themes.utils import fonts
+from plotly.offline import get_plotlyjs_version
+
+STATIC = Path(__file__).parents[1] / "static"
+STYLES = ("tokens", "lab", "workbench", "panels", "gradio")  # in the order of the cascade
+PLOTLY_URL = f"/lab/plotly-{get_plotlyjs_version()}.min.js"
+
+# A component of the lab is a gr.HTML with this head; the script loads the module of its kind when it is mounted.
+SCRIPT = '<script src="/lab/js/lab.js"></script>'
+
+# Characters that Gradio's template engine or a JavaScript template literal would take for its own.
+_TEMPLATE_CHARACTERS = {ord(c): f"&#{ord(c)};" for c in "{}$`\\"}
+
+
+class SystemFont(fonts.Font):
+    """A CSS font list that is already on the visitor's machine; nothing is fetched.
+
+    Gradio quotes every name that it does not know as generic, which would turn ``system-ui`` into the name of
+    a font that nobody has.
+    """
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@cache
+def css_text() -> str:
+    """The whole stylesheet, for pages that must stand alone; icons keep their addresses under /lab/."""
+    text = "\n".join((STATIC / "css" / f"{name}.css").read_text(encoding="utf-8") for name in STYLES)
+    return text.replace('url("../icons/', 'url("/lab/icons/')
+
+
+@cache
+def head() -> str:
+    """What stands in the head of every page: colours of the browser's frame, icon, stylesheets, the plotting library's address.
+
+    The stylesheets' address carries a hash of their text, so that a new version is never mixed with a cached one.
+    """
+    version = hashlib.sha256(css_text().encode()).hexdigest()[:8]
+    links = "".join(f'<link rel="stylesheet" href="/lab/css/{name}.css?{version}">' for name in STYLES)
+    return (
+        '<meta name="color-scheme" content="light dark">'
+        '<meta name="theme-color" content="#faf8f4" media="(prefers-color-scheme: light)">'
+        '<meta name="theme-color" content="#141a22" media="(prefers-color-scheme: dark)">'
+        f'<meta name="playable" data-plotly="{PLOTLY_URL}">'
+        '<link rel="icon" type="image/svg+xml" href="/lab/icons/logo.svg">'
+        f"{links}"
+    )
+
+
+HEAD = head()
+
+
+def root(kind: str, meta: Mapping[str, Any]) -> str:
+    """The constant ``html_template`` of one of the lab's components (bar, stage, drawer, range).
+
+    Gradio compiles the template and evaluates it as a JavaScript template literal: every character that means
+    something there is written as an HTML entity.
+
+    >>> root("range", {"unit": "{s}"})
+    '<div class="pp-range" data-meta="&#123;&quot;unit&quot;:&quot;&#123;s&#125;&quot;&#125;"></div>'
+    """
+    text = html.escape(json.dumps(meta, ensure_ascii=False, separators=(",", ":")), quote=True)
+    return f'<div class="pp-{kind}" data-meta="{text.translate(_TEMPLATE_CHARACTERS)}"></div>'
+
+
+def theme() -> gr.themes.Base:
+    """Gradio's theme object tied to the tokens of static/css/tokens.css; light and dark read the same tokens."""
+    sans = SystemFont("var(--sans)")
+    mono = SystemFont("var(--mono)")
+    base = gr.themes.Base(primary_hue="slate", secondary_hue="slate", neutral_hue="slate", radius_size="sm", spacing_size="md", text_size="md", font=[sans], font_mono=[mono])
+    # A theme value and its dark twin are the same token: the token itself changes with the scheme.
+    values = {
+        "body_background_fill": "var(--ground)",
+        "body_text_color": "var(--ink)",
+        "body_text_color_subdued": "var(--muted)",
+        "background_fill_primary": "var(--surface)",
+        "background_fill_secondary": "var(--sunken)",
+        "border_color_primary": "var(--line)",
+        "border_color_accent": "var(--method)",
+        "color_accent_soft": "var(--sunken)",
+        "link_text_color": "var(--method)",
+        "link_text_color_hover": "var(--method)",
+        "link_text_color_active": "var(--method)",
+        "link_text_color_visited": "var(--method)",
+        "block_background_fill": "transparent",
+        "block_border_width": "0px",
+        "block_border_color": "transparent",
+        "block_shadow": "none",
+        "block_info_text_color": "var(--muted)",
+        "block_label_background_fill": "transparent",
+        "block_label_border_width": "0px",
+        "block_label_text_color": "var(--muted)",
+        "block_title_background_fill": "transparent",
+        "block_title_border_width": "0px",
+        "block_title_text_color": "var(--ink)",
+        "panel_background_fill": "transparent",
+        "panel_border_width": "0px",
+        "input_background_fill": "var(--surface)",
+        "input_background_fill_focus": "var(--surface)",
+        "input_border_color": "var(--line)",
+        "input_border_color_focus": "var(--method)",
+        "input_border_width": "1px",
+        "input_placeholder_color": "var(--muted)",
+        "input_shadow": "none",
+        "input_shadow_focus": "none",
+        "checkbox_background_color": "var(--surface)",
+        "checkbox_background_color_selected": "var(--method)",
+        "checkbox_border_color": "var(--line)",
+        "checkbox_border_color_focus": "var(--method)",
+        "checkbox_border_color_selected": "var(--method)",
+        "checkbox_label_background_fill": "transparent",
+        "checkbox_label_background_fill_hover": "var(--sunken)",
+        "checkbox_label_background_fill_selected": "transparent",
+        "checkbox_label_border_color": "var(--line)",
+        "checkbox_label_border_color_selected": "var(--method)",
+        "checkbox_label_border_width": "1px",
+        "checkbox_label_shadow": "none",
+        "checkbox_label_text_color": "var(--ink)",
+        "checkbox_label_text_color_selected": "var(--method)",
+        "slider_color": "var(--method)",
+        "button_primary_background_fill": "var(--method)",
+        "button_primary_background_fill_hover": "var(--method)",
+        "button_primary_border_color": "var(--method)",
+        "button_primary_text_color": "var(--on-method)",
+        "button_secondary_background_fill": "transparent",
+        "button_secondary_background_fill_hover": "var(--sunken)",
+        "button_secondary_border_color": "var(--line)",
+        "button_secondary_text_color": "var(--ink)",
+        "error_background_fill": "var(--warning-ground)",
+        "error_border_color": "var(--warning)",
+        "error_text_color": "var(--ink)",
+        "error_icon_color": "var(--warning)",
+        "stat_background_fill": "var(--method)",
+        "table_border_color": "var(--hairline)",
+        "table_even_background_fill": "transparent",
+        "table_odd_background_fill": "transparent",
+        "table_text_color": "var(--ink)",
+        "code_background_fill": "var(--sunken)",
+        "shadow_drop": "none",
+        "shadow_drop_lg": "var(--shadow)",
+        "loader_color": "var(--method)",
+    }
+    dark = {f"{name}_dark": value for name, value in values.items() if hasattr(base, f"{name}_dark")}
+    return base.set(color_accent="var(--method)", **values, **dark)

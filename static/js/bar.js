@@ -1,0 +1,229 @@
+/* The run bar: one button that runs and stops, progress, presets, the guided exercise, the link. */
+import { copyText, formatSeconds, h, icon, ordinal, parse, publish, rovingFocus, setText, subscribe } from "./dom.js";
+import { clearError, showError } from "./errors.js";
+
+const ACTIVE = new Set(["queued", "running", "paused"]);
+const SETTLE_MS = 150; // a live run ends sooner: the button does not flicker while a slider is dragged
+const SILENCE_MS = 20_000; // a run gives a sign of life each second
+const ANSWER_MS = 4_000;
+const KEPT_IN_ADDRESS = ["_hide", "_pin", "__theme"]; // a teacher's hand-out and the colour scheme outlive a run
+const SPOKEN = { queued: "Waiting", running: "Running", paused: "Paused", done: "Done", failed: "Failed", cancelled: "Stopped" };
+
+export function mount(root, link, meta) {
+  return new Bar(root, link, meta);
+}
+
+class Bar {
+  constructor(root, link, meta) {
+    this.root = root;
+    this.link = link;
+    this.meta = meta;
+    this.value = { state: "idle", progress: 0, message: "" };
+    this.empty = true; // nothing came from Python yet: a stored run may be shown
+    this.heardAt = performance.now();
+    this.doubtful = false;
+    this.build();
+    subscribe("playable:stored", meta.slug, ({ bar }) => this.empty && this.show(bar));
+    subscribe("playable:preset", meta.slug, ({ name }) => this.link.send("preset", { name }));
+    this.listen();
+    this.show(this.value);
+  }
+
+  build() {
+    const { presets = [], steps = [], slug } = this.meta;
+    this.run = h("button", { type: "button", class: "pp-run", "data-action": "run", text: "Run", "aria-keyshortcuts": "Control+Enter", title: "Control+Enter runs, Escape stops", on: { click: () => this.press() } });
+    this.pause = h("button", { type: "button", class: "pp-quiet pp-pause", hidden: true, text: "Pause", on: { click: () => this.togglePause() } });
+    this.message = h("span", { class: "pp-message" });
+    this.stamp = h("span", { class: "pp-stamp", hidden: true });
+    this.again = h("button", { type: "button", class: "pp-quiet pp-again", hidden: true, text: "run again", on: { click: () => this.ask("run", { fresh: true }) } });
+    this.copy = h("button", { type: "button", class: "pp-quiet pp-copy", on: { click: () => this.copyLink() } }, icon("link"), h("span", { text: "copy link" }));
+    this.address = h("input", { type: "text", class: "pp-address", readonly: true, hidden: true, "aria-label": "Link to this setting" });
+    this.line = h("div", { class: "pp-progress", role: "progressbar", "aria-label": "Progress", "aria-valuemin": 0, "aria-valuemax": 100 }, h("i"));
+    this.alert = h("p", { class: "pp-alert", role: "alert" });
+    this.note = h("p", { class: "pp-note", hidden: true });
+    this.spoken = h("span", { class: "pp-hidden", role: "status" });
+    this.chips = h("div", { class: "pp-presets", role: "group", "aria-label": "Presets" }, ...presets.map((preset) => this.presetChip(preset)));
+    this.steps = h("div", { class: "pp-steps", role: "group", "aria-label": "Guided exercise" }, ...steps.map((step, index) => this.stepChip(step, index)));
+    if (steps.length) this.steps.prepend(h("span", { class: "pp-steps-label", text: "Try it" }));
+    this.card = h("div", { class: "pp-guide", hidden: true, id: `${slug}--guide` });
+    this.controls = h("div", { class: "pp-bar-controls" }, this.run, this.pause, this.message, this.stamp, this.again, this.copy);
+    this.root.replaceChildren(this.controls, this.line, this.address, h("div", { class: "pp-bar-chips" }, this.chips, this.steps), this.card, this.alert, this.note, this.spoken);
+    rovingFocus(this.chips, "button");
+    rovingFocus(this.steps, "button");
+  }
+
+  presetChip({ name, title, seconds, fails }) {
+    const chip = h("button", { type: "button", class: `pp-chip${fails ? " pp-chip-fails" : ""}`, "data-preset": name, "aria-pressed": "false", on: { click: () => this.choosePreset(name) } }, h("span", { text: title }));
+    if (fails) chip.append(h("span", { class: "pp-chip-mark", text: "where it fails" }));
+    chip.append(h("span", { class: "pp-chip-time", text: formatSeconds(seconds) }));
+    return chip;
+  }
+
+  stepChip(step, index) {
+    return h("button", { type: "button", class: "pp-chip pp-chip-step", "aria-expanded": "false", "aria-controls": `${this.meta.slug}--guide`, "aria-label": `Exercise, step ${index + 1}`, text: String(index + 1), on: { click: () => this.openStep(index) } });
+  }
+
+  choosePreset(name) {
+    for (const chip of this.chips.children) chip.setAttribute("aria-pressed", String(chip.dataset.preset === name));
+    this.ask("preset", { name });
+  }
+
+  openStep(index) {
+    const { steps } = this.meta;
+    const buttons = [...this.steps.querySelectorAll("button")];
+    const closing = buttons[index].getAttribute("aria-expanded") === "true";
+    buttons.forEach((button, at) => button.setAttribute("aria-expanded", String(!closing && at === index)));
+    this.card.hidden = closing;
+    if (closing) return;
+    const { preset, question } = steps[index];
+    const go = h("button", { type: "button", class: "pp-button", text: "Show me", on: { click: () => this.choosePreset(preset) } });
+    const next = index + 1 < steps.length ? h("button", { type: "button", class: "pp-quiet", text: "next step", on: { click: () => this.openStep(index + 1) } }) : null;
+    this.card.replaceChildren(h("span", { class: "pp-guide-step", text: `Step ${index + 1} of ${steps.length}` }), h("p", { text: question }), h("div", { class: "pp-guide-row" }, go, next));
+  }
+
+  press() {
+    if (ACTIVE.has(this.value.state)) this.ask("stop", {});
+    else this.ask("run", { fresh: false });
+  }
+
+  togglePause() {
+    this.ask(this.value.state === "paused" ? "resume" : "pause", {});
+  }
+
+  /** Sends an event and says so at once; when nothing comes back, the line returns to what it was. */
+  ask(name, payload) {
+    if (name === "run" || name === "preset") clearError(this.meta.slug);
+    const words = { run: "Starting", preset: "Starting", stop: "Stopping", pause: "Pausing", resume: "Continuing" };
+    setText(this.message, words[name]);
+    clearTimeout(this.unanswered);
+    this.unanswered = setTimeout(() => setText(this.message, this.describe()), ANSWER_MS);
+    this.link.send(name, payload);
+  }
+
+  update(raw) {
+    const value = parse(raw);
+    if (!value) return;
+    this.empty = false;
+    this.show(value);
+  }
+
+  show(value) {
+    const before = this.value;
+    this.value = value;
+    this.heardAt = performance.now();
+    this.doubtful = false;
+    clearTimeout(this.unanswered);
+    this.showButton();
+    const active = ACTIVE.has(value.state);
+    this.root.dataset.state = value.state;
+    this.pause.hidden = value.state !== "running" && value.state !== "paused";
+    setText(this.pause, value.state === "paused" ? "Continue" : "Pause");
+    setText(this.message, this.describe());
+    const percent = Math.round(100 * (value.progress ?? 0));
+    this.line.setAttribute("aria-valuenow", percent);
+    this.line.firstChild.style.transform = `scaleX(${active ? percent / 100 : 0})`;
+    this.showSource(active);
+    this.showProblem();
+    this.copy.hidden = !value.href;
+    if (before.state !== value.state) setText(this.spoken, SPOKEN[value.state] ?? "");
+    if (value.query !== undefined && value.query !== before.query) this.writeAddress();
+    if (value.run && (before.run !== value.run || before.query !== value.query || before.state !== value.state)) {
+      publish("playable:run", { slug: this.meta.slug, run: value.run, query: value.query ?? "", state: value.state }, { keep: true });
+    }
+  }
+
+  showButton() {
+    clearTimeout(this.settling);
+    const active = ACTIVE.has(this.value.state);
+    const label = () => {
+      setText(this.run, active ? "Stop" : "Run");
+      this.run.dataset.action = active ? "stop" : "run";
+    };
+    if (this.value.state === "running" && this.run.dataset.action === "run") this.settling = setTimeout(label, SETTLE_MS);
+    else label();
+  }
+
+  describe() {
+    const { state, place, message } = this.value;
+    if (state === "queued") return place ? `${ordinal(place)} in line` : "Waiting for a place";
+    if (state === "idle" && !message && this.meta.seconds) return `about ${formatSeconds(this.meta.seconds)}`;
+    if (state === "paused") return "Paused";
+    if (state === "cancelled") return message || "Stopped";
+    return message ?? "";
+  }
+
+  showSource(active) {
+    const { source, stamp } = this.value;
+    this.stamp.hidden = !stamp;
+    setText(this.stamp, stamp ?? "");
+    this.again.hidden = active || source !== "cache";
+  }
+
+  showProblem() {
+    const { error, note } = this.value;
+    if (error) setText(this.alert, showError(this.meta.slug, error));
+    else {
+      clearError(this.meta.slug);
+      setText(this.alert, "");
+    }
+    this.note.hidden = !note;
+    setText(this.note, note ?? "");
+  }
+
+  get shown() {
+    return this.root.getClientRects().length > 0;
+  }
+
+  writeAddress() {
+    if (!this.shown) return;
+    const now = new URLSearchParams(location.search);
+    const next = new URLSearchParams(this.value.query);
+    for (const name of KEPT_IN_ADDRESS) if (now.has(name) && !next.has(name)) next.set(name, now.get(name));
+    next.set("_m", this.meta.slug);
+    history.replaceState(history.state, "", `${location.pathname}?${next}${location.hash}`);
+  }
+
+  async copyLink() {
+    const address = location.origin + this.value.href;
+    const label = this.copy.lastChild;
+    if (await copyText(address)) {
+      label.textContent = "copied";
+      setTimeout(() => setText(label, "copy link"), 1500);
+      return;
+    }
+    this.address.hidden = false;
+    this.address.value = address;
+    this.address.select();
+  }
+
+  /** Keys and the connection are matters of the whole page, so they are heard on the document. */
+  listen() {
+    document.addEventListener("keydown", (event) => {
+      if (!this.root.isConnected || !this.shown) return;
+      if (event.key === "Enter" && event.ctrlKey && !ACTIVE.has(this.value.state)) {
+        event.preventDefault();
+        this.press();
+      } else if (event.key === "Escape" && !event.defaultPrevented && ACTIVE.has(this.value.state)) {
+        this.press();
+      }
+    });
+    addEventListener("offline", () => (this.doubtful = true));
+    addEventListener("online", () => this.reattach());
+    document.addEventListener("visibilitychange", () => {
+      if (document.hidden) this.doubtful = true;
+      else this.reattach();
+    });
+    this.pulse = setInterval(() => this.reattach(), 5000);
+  }
+
+  /** Asks for the same run again when its stream was lost: the server attaches the page to the computation. */
+  reattach() {
+    if (!this.root.isConnected) return clearInterval(this.pulse);
+    const silent = performance.now() - this.heardAt > SILENCE_MS;
+    const waiting = this.value.state === "running" || this.value.state === "queued";
+    if (!waiting || !silent || !this.doubtful || document.hidden || !navigator.onLine) return undefined;
+    this.heardAt = performance.now();
+    setText(this.message, "Reconnecting");
+    return this.link.send("run", { fresh: false });
+  }
+}

@@ -1,0 +1,93 @@
+/* The drawer: how it works, exercise, claims, code, data. A text is fetched when its tab is first opened. */
+import { copyText, debounce, h, publish, rovingFocus, subscribe } from "./dom.js";
+
+const FOLLOWS_RUN = new Set(["claims", "code", "data"]);
+
+export function mount(root, link, meta) {
+  return new Drawer(root, meta);
+}
+
+class Drawer {
+  constructor(root, meta) {
+    this.root = root;
+    this.slug = meta.slug;
+    this.query = "";
+    this.tabs = new Map(meta.tabs.map((tab, index) => [tab.id, this.makeTab(tab, index)]));
+    const list = h("div", { class: "pp-tabs", role: "tablist", "aria-label": "About the method" }, ...[...this.tabs.values()].map(({ button }) => button));
+    root.replaceChildren(list, ...[...this.tabs.values()].map(({ panel }) => panel));
+    rovingFocus(list, "[role=tab]", (button) => this.open(button.dataset.tab));
+    root.addEventListener("click", (event) => this.onClick(event));
+    const follow = debounce(() => this.markStale(), 400); // a dragged slider changes the run many times a second
+    subscribe("playable:run", this.slug, ({ query }) => {
+      this.query = query;
+      follow();
+    });
+    this.whenSeen(() => this.open(meta.tabs[0].id));
+  }
+
+  makeTab({ id, title }, index) {
+    const name = `${this.slug}--${id}`;
+    const button = h("button", { type: "button", role: "tab", id: `${name}-tab`, "data-tab": id, "aria-controls": `${name}-panel`, "aria-selected": "false", tabindex: index ? -1 : 0, text: title, on: { click: () => this.open(id) } });
+    const panel = h("div", { class: "pp-about", role: "tabpanel", id: `${name}-panel`, "aria-labelledby": `${name}-tab`, tabindex: 0, hidden: true });
+    return { id, button, panel, fresh: false };
+  }
+
+  whenSeen(act) {
+    const sight = new IntersectionObserver((entries) => {
+      if (!entries.some((entry) => entry.isIntersecting)) return;
+      sight.disconnect();
+      act();
+    }, { rootMargin: "200px" });
+    sight.observe(this.root);
+  }
+
+  update() {} // the drawer has no value of its own
+
+  open(id) {
+    for (const tab of this.tabs.values()) {
+      const chosen = tab.id === id;
+      tab.button.setAttribute("aria-selected", String(chosen));
+      tab.button.tabIndex = chosen ? 0 : -1;
+      tab.panel.hidden = !chosen;
+    }
+    this.shown = this.tabs.get(id);
+    if (!this.shown.fresh) this.load(this.shown);
+  }
+
+  markStale() {
+    for (const tab of this.tabs.values()) if (FOLLOWS_RUN.has(tab.id)) tab.fresh = false;
+    if (this.shown && !this.shown.fresh) this.load(this.shown);
+  }
+
+  async load(tab) {
+    tab.fresh = true;
+    tab.panel.setAttribute("aria-busy", "true");
+    const query = this.query;
+    const answer = await fetch(`/m/${this.slug}/about/${tab.id}${query ? `?${query}` : ""}`).catch(() => null);
+    if (query !== this.query) return; // a newer request is on its way
+    tab.panel.removeAttribute("aria-busy");
+    if (!answer?.ok) {
+      tab.fresh = false;
+      const retry = h("button", { type: "button", class: "pp-quiet", text: "try again", on: { click: () => this.load(tab) } });
+      tab.panel.replaceChildren(h("p", { class: "pp-note", text: "This text could not be fetched. " }, retry));
+      return;
+    }
+    tab.panel.innerHTML = await answer.text(); // made by our own server from the method's card
+    for (const block of tab.panel.querySelectorAll("pre")) this.addCopy(block);
+  }
+
+  addCopy(block) {
+    const text = block.textContent;
+    const button = h("button", { type: "button", class: "pp-quiet pp-code-copy", text: "copy", on: { click: copy } });
+    block.replaceWith(h("div", { class: "pp-code-block" }, block.cloneNode(true), button));
+    async function copy() {
+      button.textContent = (await copyText(text)) ? "copied" : "select and copy by hand";
+      setTimeout(() => (button.textContent = "copy"), 1500);
+    }
+  }
+
+  onClick(event) {
+    const button = event.target.closest("[data-preset], [data-claim]");
+    if (button) publish("playable:preset", { slug: this.slug, name: button.dataset.preset ?? button.dataset.claim }, { keep: false });
+  }
+}

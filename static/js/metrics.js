@@ -1,0 +1,46 @@
+/* The metric strip: one figure each, with its unit, the good direction and the paper's own figure. */
+import { formatValue, h, setText } from "./dom.js";
+
+const DIRECTION = { higher: ["\u2191", "higher is better"], lower: ["\u2193", "lower is better"], target: ["\u25ce", "a target is best"] };
+
+export class Metrics {
+  constructor() {
+    this.items = new Map();
+    this.element = h("dl", { class: "pp-metrics", hidden: true });
+  }
+
+  /** Takes [{name, label, value, unit, better, meaning, paper, kind}]; figures change in place. */
+  update(metrics) {
+    this.element.hidden = metrics.length === 0;
+    const names = new Set(metrics.map((metric) => metric.name));
+    for (const [name, item] of this.items) {
+      if (names.has(name)) continue;
+      item.element.remove();
+      this.items.delete(name);
+    }
+    for (const metric of metrics) {
+      if (!this.items.has(metric.name)) this.items.set(metric.name, this.add(metric));
+      const { value, paper, element } = this.items.get(metric.name);
+      setText(value, formatValue(metric.value));
+      value.classList.toggle("pp-metric-word", typeof metric.value !== "number");
+      paper.hidden = metric.paper === null || metric.paper === undefined;
+      setText(paper, `paper ${metric.paper}`);
+      if (element.parentNode !== this.element) this.element.append(element);
+    }
+  }
+
+  add({ label, unit, better, meaning, kind }) {
+    const term = h("dt", { text: label });
+    const value = h("span", { class: "pp-metric-value" });
+    const figure = h("dd", {}, value);
+    if (unit) figure.append(h("span", { class: "pp-metric-unit", text: unit }));
+    if (DIRECTION[better]) {
+      const [sign, words] = DIRECTION[better];
+      figure.append(h("span", { class: "pp-metric-better", title: words }, h("span", { text: sign, "aria-hidden": "true" }), h("span", { class: "pp-hidden", text: words })));
+    }
+    const paper = h("span", { class: "pp-metric-paper", hidden: true });
+    const small = h("dd", { class: "pp-metric-small" }, paper);
+    if (kind === "measured") small.append(h("span", { text: "measured here" }));
+    return { element: h("div", { class: "pp-metric", title: meaning }, term, figure, small), value, paper };
+  }
+}
