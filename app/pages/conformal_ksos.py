@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import csv
 import html
+import io
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeGuard
 
 import numpy as np
 import orjson
@@ -15,6 +17,7 @@ from app.plotting import Changes, Figure, Panel, Trace, View, alpha, axis, band,
 from backends.contract import Frame
 
 TRAIN, CALIBRATION, TEST = 0, 1, 2
+FEATURES = 3  # at most
 # The path's axis is log10 of the penalty; its two limits are stops beyond the slider's 1e-3 to 1e3.
 SEPARATE, SYMMETRIC, STOP, EDGE = -4.0, 4.0, 3.5, 3.4
 PATH_TICKS = {SEPARATE: "separate", -3: "0.001", -2: "0.01", -1: "0.1", 0: "1", 1: "10", 2: "100", 3: "1000", SYMMETRIC: "symmetric"}
@@ -43,24 +46,24 @@ def on_event(view: str, event: Mapping[str, Any], params: Mapping[str, Any]) -> 
     kind = event.get("type")
     if view == "path" and kind in ("click", "drag"):
         position = event.get("x") if kind == "click" else _dragged_to(event, params.get("symmetry"))
-        return Changes({"symmetry": symmetry_at(float(position))}, run=True) if _finite(position) else None
-    if view == "columns" and kind == "click":
-        return _chosen_columns(event.get("id"))
+        return Changes({"symmetry": symmetry_at(position)}, run=True) if _finite(position) else None
+    if view == "columns" and kind == "press":
+        return _chosen_columns(event, params)
     if view == "controls" and kind == "upload" and event.get("field") == "csv":
         return Changes({"data": "csv"}, run=True)
     return None
 
 
-def _finite(value: Any) -> bool:
+def _finite(value: Any) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _dragged_to(event: Mapping[str, Any], symmetry: Any) -> Any:
     """A line held in the middle moves both ends, held near an end that one alone: what counts is the end that moved."""
-    ends = [event.get("x0"), event.get("x1")]
-    if not all(map(_finite, ends)) or not (_finite(symmetry) or symmetry in ("separate", "symmetric")):
-        return ends[0]
-    return max(ends, key=lambda end: abs(end - position_of(symmetry)))
+    start, end = event.get("x0"), event.get("x1")
+    if not (_finite(start) and _finite(end) and (_finite(symmetry) or symmetry in ("separate", "symmetric"))):
+        return start
+    return max(start, end, key=lambda x: abs(x - position_of(symmetry)))
 
 
 def position_of(symmetry: float | str) -> float:
@@ -333,32 +336,60 @@ def _positive(values: Any) -> np.ndarray:
 
 
 def _columns(data: Mapping[str, Any], params: Any) -> Panel | None:
-    """Chips whose id carries the params that a click means, so that ``on_event`` needs nothing else."""
     columns = data.get("columns")
     if params.data != "csv" or columns is None:
         return None
     target, used = columns["target"], list(columns["features"])
+    # While the features are automatic, each chip also carries which they are: params alone do not say it.
+    automatic = {} if params.features else {"used": join_names(used)}
     targets, features = [], []
     for column in columns["table"]:
         name, usable = column["name"], column["kind"] == "number"
-        kept = [f for f in used if f != name]
-        targets.append(_chip(name, {"target": name, "features": ",".join(kept)}, name == target, not usable))
-        changed = kept if name in used else [*used, name][-3:]
-        features.append(_chip(name, {"features": ",".join(changed)}, name in used, not usable or name == target))
+        targets.append(_chip({"target": name}, name, name == target, not usable))
+        features.append(_chip({"feature": name, **automatic}, name, name in used, not usable or name == target))
     size = f"{columns['rows']} rows, {columns['used']} used"
     summary = f"{size}. Read as {columns['encoding']} with the delimiter {columns['delimiter']!r} and the decimal mark {columns['decimal']!r}."
     groups = [{"title": "Target (one)", "chips": targets}, {"title": "Features (up to three)", "chips": features}]
     return Panel("columns", "chips", "Your columns", {"groups": groups}, summary, "wide")
 
 
-def _chip(text: str, changes: Mapping[str, str], pressed: bool, disabled: bool) -> dict[str, Any]:
-    return {"id": orjson.dumps(changes).decode(), "text": text, "pressed": pressed, "disabled": disabled}
+def _chip(choice: Mapping[str, str], text: str, pressed: bool, disabled: bool) -> dict[str, Any]:
+    return {"id": orjson.dumps(choice).decode(), "text": text, "pressed": pressed, "disabled": disabled}
 
 
-def _chosen_columns(chip: Any) -> Changes | None:
+def _chosen_columns(event: Mapping[str, Any], params: Mapping[str, Any]) -> Changes | None:
     try:
-        changes = orjson.loads(chip)
+        choice = orjson.loads(event.get("id", ""))
     except (orjson.JSONDecodeError, TypeError):
         return None
-    wanted = isinstance(changes, dict) and changes and all(k in ("target", "features") and isinstance(v, str) for k, v in changes.items())
-    return Changes(changes, run=True) if wanted else None
+    if not isinstance(choice, dict) or not all(isinstance(v, str) for v in choice.values()):
+        return None
+    now = split_names(str(params.get("features") or choice.get("used", "")))
+    if "target" in choice:
+        changes = {"target": choice["target"]}
+        return Changes(changes | ({"features": join_names(n for n in now if n != choice["target"])} if now else {}), run=True)
+    if "feature" not in choice:
+        return None
+    others = [n for n in now if n != choice["feature"]]
+    chosen = [*others, choice["feature"]][-FEATURES:] if event.get("pressed") else others
+    return Changes({"features": join_names(chosen)}, run=True)
+
+
+def split_names(text: str) -> list[str]:
+    """The column names of a comma-separated line; a name with a comma stands in quotes.
+
+    >>> split_names('age, "income, net"')
+    ['age', 'income, net']
+    """
+    return [name.strip() for name in next(csv.reader([text], skipinitialspace=True), []) if name.strip()]
+
+
+def join_names(names: Iterable[str]) -> str:
+    """Column names as one comma-separated line.
+
+    >>> join_names(["age", "income, net"])
+    'age,"income, net"'
+    """
+    line_text = io.StringIO()
+    csv.writer(line_text, lineterminator="").writerow(list(names))
+    return line_text.getvalue()
