@@ -18,6 +18,7 @@ from app.about import cli_snippet, python_snippet
 from app.assets import STATIC, plotly_path
 from app.plotting import Figure, view_json
 from app.render import render
+from app.theme import STYLES
 from backends import registry
 from backends.contract import Card, Frame, Params
 
@@ -97,9 +98,10 @@ def _data_url(kind: str, content: bytes) -> str:
 @cache
 def _stylesheet() -> str:
     def inlined(match: re.Match[str]) -> str:
-        return f'url("{_data_url("image/svg+xml", (STATIC / "css" / match[1]).resolve().read_bytes())}")'
+        return _data_url("image/svg+xml", (STATIC / "icons" / match[1]).read_bytes())
 
-    return re.sub(r'url\("(\.\./icons/[a-z-]+\.svg)"\)', inlined, (STATIC / "css" / "lab.css").read_text(encoding="utf-8"))
+    text = "\n".join((STATIC / "css" / f"{name}.css").read_text(encoding="utf-8") for name in STYLES if name != "gradio")
+    return re.sub(r"\.\./icons/([a-z-]+\.svg)", inlined, text)
 
 
 @cache

@@ -9,6 +9,7 @@ theme's hue, peers greys with distinct dashes, failures the warning colour.
 from __future__ import annotations
 
 import base64
+import html
 import itertools
 import math
 from collections.abc import Mapping, Sequence
@@ -236,6 +237,15 @@ def _finish(trace: Trace, ghost: bool, hover: str | None, more: Mapping[str, Any
         trace["hovertemplate"] = (hover or "%{x:.3g}, %{y:.3g}") + f"<extra>{trace['name'] if hover is None else ''}</extra>"
     trace.update(more)
     return trace
+
+
+def plain_text(text: str) -> str:
+    """A text from outside (a column's name) for titles and labels: neither markup nor a colour token.
+
+    >>> plain_text("$cost <USD>")
+    '&#36;cost &lt;USD&gt;'
+    """
+    return html.escape(text, quote=False).replace("$", "&#36;")
 
 
 def axis(title: str, unit: str = "", *, domain: tuple[float, float] | None = None, **more: Any) -> dict[str, Any]:

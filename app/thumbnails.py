@@ -22,7 +22,7 @@ from backends.contract import Frame
 from backends.runtime import folders
 
 WIDTH, HEIGHT, INSET = 320, 180, 6  # px
-LINE_POINTS, MARKERS = 120, 160  # a thumbnail is a few kB; more would not be seen
+LINE_POINTS, MARKERS = 80, 100  # a thumbnail is a few kB; more would not be seen
 NEUTRALS = {
     "truth": "#7d8590",
     "peer-1": "#8b93a0",
@@ -65,7 +65,7 @@ def _path(slug: str) -> Path:
 @cache
 def hue(theme: str) -> str:
     """Half way between the theme's hues for light and dark in the lab's stylesheet: it reads on both grounds."""
-    css = (folders.ROOT / "static" / "css" / "lab.css").read_text(encoding="utf-8")
+    css = (folders.ROOT / "static" / "css" / "tokens.css").read_text(encoding="utf-8")
     found = re.findall(rf"--theme-{re.escape(theme)}:\s*#([0-9a-fA-F]{{6}})", css)
     if len(found) < 2:
         raise LookupError(f"the stylesheet has no --theme-{theme} for light and dark")
@@ -139,17 +139,16 @@ def _outline(x: np.ndarray, y: np.ndarray) -> str:
 def _markers(marker: Mapping[str, Any], x: np.ndarray, y: np.ndarray, method: str) -> str:
     step = max(1, math.ceil(x.size / MARKERS))
     radius, symbol = 0.36 * marker["size"], str(marker["symbol"])
-    up = -radius if symbol.startswith("triangle-up") else radius
-    shapes = {
-        "triangle": f"m0 {1.3 * up:.1f}l{radius:.1f} {-2 * up:.1f}h{-2 * radius:.1f}z",
-        "diamond": f"m0 {-radius:.1f}l{radius:.1f} {radius:.1f}l{-radius:.1f} {radius:.1f}l{-radius:.1f} {-radius:.1f}z",
-    }
-    circle = f"m{-radius:.1f} 0a{radius:.1f} {radius:.1f} 0 1 0 {2 * radius:.1f} 0a{radius:.1f} {radius:.1f} 0 1 0 {-2 * radius:.1f} 0z"
-    shape = shapes.get(symbol.split("-")[0], circle)
     visible = [(a, b) for a, b in zip(x[::step], y[::step], strict=True) if math.isfinite(a) and math.isfinite(b)]
-    path = "".join(f"M{a:.1f} {b:.1f}{shape}" for a, b in visible)
-    paint = 'fill="none" ' + _paint("stroke", marker["color"], method) if symbol.endswith("open") else _paint("fill", marker["color"], method)
-    return f'<path d="{path}" {paint}/>' if path else ""
+    if not visible:
+        return ""
+    if symbol.startswith("triangle"):
+        up = -radius if symbol.startswith("triangle-up") else radius
+        shape = f"m0 {1.3 * up:.1f}l{radius:.1f} {-2 * up:.1f}h{-2 * radius:.1f}z"
+        return f'<path d="{"".join(f"M{a:.1f} {b:.1f}{shape}" for a, b in visible)}" {_paint("fill", marker["color"], method)}/>'
+    # A line of no length with round ends is a dot, in a third of the bytes of a circle; open symbols become smaller dots.
+    dots, width = "".join(f"M{a:.1f} {b:.1f}h0" for a, b in visible), radius * (1.2 if symbol.endswith("open") else 2)
+    return f'<path d="{dots}" {_paint("stroke", marker["color"], method)} stroke-width="{width:.1f}" stroke-linecap="round"/>'
 
 
 def _bars(trace: Trace, x: np.ndarray, y: np.ndarray, zero: float, method: str) -> str:

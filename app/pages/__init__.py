@@ -36,4 +36,3 @@ def load(slug: str) -> Page:
         if error.name == name:
             raise LookupError(f"{slug} has no page; write {name.replace('.', '/')}.py with views() and on_event()") from None
         raise
-

@@ -5,7 +5,6 @@ Shared by the pages whose bands come from one calibration quantile.
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -13,7 +12,7 @@ from typing import Any
 import numpy as np
 from scipy.special import betaln, gammaln
 
-from app.plotting import Figure, Trace, axis, band, histogram, intervals, label, layout, line, message, rule, scatter
+from app.plotting import Figure, Trace, axis, band, histogram, intervals, label, layout, line, message, plain_text, rule, scatter
 
 ABOVE, BELOW = "$method", "$peer-1"  # the two sides of a band, wherever both are compared
 CENSORED = "The calibration set is too small for this error rate:<br>the quantile, and so the band, is infinite"
@@ -38,7 +37,7 @@ def local_coverage(data: Mapping[str, Any], params: Any) -> Figure | None:
     floor = max(0.0, float(np.nanmin([np.nanmin(low, initial=1), np.nanmin(symmetric, initial=1), target])) - 0.05)
     edges = [rule(float(e), "bin", "$grid", dash="solid", width=1, layer="below") for e in left[1:]]
     plot = layout(
-        axis(html.escape(data["axes"]["x"], quote=False), range=[float(left[0]), float(right[-1])], showgrid=False),
+        axis(plain_text(data["axes"]["x"]), range=[float(left[0]), float(right[-1])], showgrid=False),
         axis("coverage", "share of test points", range=[floor, 1.02], tickformat=".0%", nticks=6),
         legend=True,
         shapes=[*edges, rule(target, "target", "$truth", across="y", width=1.25)],
@@ -47,7 +46,7 @@ def local_coverage(data: Mapping[str, Any], params: Any) -> Figure | None:
     )
     traces = [here | {"showlegend": True}, there | {"showlegend": True}]
     holds = int(((low <= target) & (target <= high)).sum())
-    summary = f"Coverage in five stretches of x with 95 % Clopper-Pearson bars: {holds} of {left.size} bars hold the target {target:.0%}."
+    summary = f"Coverage in five stretches of x with 95% Clopper-Pearson bars: {holds} of {left.size} bars hold the target {target:.0%}."
     return Figure("local", "Does it hold everywhere?", traces, plot, summary, height=460)
 
 

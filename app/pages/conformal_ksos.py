@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import html
 import io
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,7 +12,7 @@ import numpy as np
 import orjson
 
 from app.pages._split_conformal import ABOVE, BELOW, CENSORED, coverage_law, floats, local_coverage, score_sides
-from app.plotting import Changes, Figure, Panel, Trace, View, alpha, axis, band, end_labels, label, layout, line, log_axis, outline, rule, scatter
+from app.plotting import Changes, Figure, Panel, Trace, View, alpha, axis, band, end_labels, label, layout, line, log_axis, outline, plain_text, rule, scatter
 from backends.contract import Frame
 
 TRAIN, CALIBRATION, TEST = 0, 1, 2
@@ -138,8 +137,8 @@ def _band(data: Mapping[str, Any], metrics: Mapping[str, Any], params: Any) -> F
     edge = 0.02 * float(np.ptp(x))
     axes = data.get("axes", {"x": "x", "y": "y"})
     plot = layout(
-        axis(html.escape(axes["x"], quote=False), range=[float(x.min()) - edge, float(x.max()) + edge], showgrid=False),
-        axis(html.escape(axes["y"], quote=False), range=[low, high]),
+        axis(plain_text(axes["x"]), range=[float(x.min()) - edge, float(x.max()) + edge], showgrid=False),
+        axis(plain_text(axes["y"]), range=[low, high]),
         right=104,
         legend=True,
         annotations=notes,
@@ -159,7 +158,7 @@ def _points(x: np.ndarray, y: np.ndarray, role: np.ndarray, edges: tuple[np.ndar
     for code, name, colour, symbol, size in styles:
         shown = (role == code) & ~(above | below)
         traces.append(scatter(x[shown], y[shown], name, colour, symbol=symbol, size=size, hover=f"{name} %{{x:.3g}}, %{{y:.3g}}", opacity=0.8, **legend))
-    for missed, name, symbol in ((above, "test, above the band", "triangle-up"), (below, "test, below the band", "triangle-down")):
+    for missed, name, symbol in ((above, "missed above", "triangle-up"), (below, "missed below", "triangle-down")):
         if missed.any():
             traces.append(scatter(x[missed], y[missed], name, "$warning", symbol=symbol, size=10, hover=f"{name} %{{x:.3g}}, %{{y:.3g}}", **legend))
     return traces
@@ -263,7 +262,7 @@ def _unit(data: Mapping[str, Any]) -> str:
     """The unit of the target: what stands in brackets at the end of its axis label, or the label itself."""
     text = str(data.get("axes", {}).get("y", "y"))
     unit = text[text.rindex("(") + 1 : -1] if text.endswith(")") and "(" in text else f"in {text}"
-    return html.escape(unit, quote=False)
+    return plain_text(unit)
 
 
 def _path_summary(path: Mapping[str, Any]) -> str:
