@@ -9,5 +9,6 @@ from backends.runtime import folders, threads
 
 threads.configure()
 os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
+os.environ["GRADIO_SSR_MODE"] = "False"  # not for pages mounted by routes
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 os.environ.setdefault("GRADIO_TEMP_DIR", str(folders.cache() / "uploads"))

@@ -114,7 +114,7 @@ def _inflate(text: str, notes: list[str]) -> dict[str, str]:
 
 
 def _is_text(node: Mapping[str, Any]) -> bool:
-    return node.get("type") == "string" or all(_is_text(n) or n.get("type") == "null" for n in node.get("anyOf", [{}]))
+    return all(n.get("type") in ("string", "null") for n in node.get("anyOf", [node]))
 
 
 def _write(method: Registered, name: str, value: Any) -> str:

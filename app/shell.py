@@ -82,7 +82,7 @@ def footer() -> str:
 
 def build(runner: Runner) -> gr.Blocks:
     """The whole Gradio application, not yet mounted."""
-    with gr.Blocks(title="Playable Papers", analytics_enabled=False) as demo:
+    with gr.Blocks(title="Playable Papers", analytics_enabled=False, fill_width=True) as demo:
         gr.Navbar(visible=False)
         gr.HTML(header())
         gr.HTML(gallery())

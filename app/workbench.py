@@ -56,7 +56,7 @@ class Workbench:
                         with gr.Accordion("More", open=False, elem_classes=["pp-more"]):
                             for group in dict.fromkeys(self._extra(f).get("group", "") for f in folded):
                                 if group:
-                                    gr.HTML(f"<h3 class='pp-group'>{html.escape(group)}</h3>")
+                                    gr.HTML(f"<h3 class='pp-controls-group'>{html.escape(group)}</h3>")
                                 made |= {f: controls.build(self.method, f) for f in folded if self._extra(f).get("group", "") == group}
                 with gr.Column(elem_classes=["pp-main"], min_width=320):
                     self.bar = self._part("bar", self._bar_meta(), "run", "stop", "pause", "resume", "preset")
