@@ -14,9 +14,11 @@ import orjson
 from app.pages._split_conformal import ABOVE, BELOW, CENSORED, coverage_law, floats, local_coverage, score_sides
 from app.plotting import Changes, Figure, Panel, Trace, View, alpha, axis, band, end_labels, label, layout, line, log_axis, outline, plain_text, rule, scatter
 from backends.contract import Frame
+from backends.runtime.tables import split_names
 
 TRAIN, CALIBRATION, TEST = 0, 1, 2
 FEATURES = 3  # at most
+SHOWN_POINTS = 600  # of each kind: a file may have 100,000 rows
 # The path's axis is log10 of the penalty; its two limits are stops beyond the slider's 1e-3 to 1e3.
 SEPARATE, SYMMETRIC, STOP, EDGE = -4.0, 4.0, 3.5, 3.4
 PATH_TICKS = {SEPARATE: "separate", -3: "0.001", -2: "0.01", -1: "0.1", 0: "1", 1: "10", 2: "100", 3: "1000", SYMMETRIC: "symmetric"}
@@ -129,7 +131,7 @@ def _band(data: Mapping[str, Any], metrics: Mapping[str, Any], params: Any) -> F
         mean = floats(grid["mean"])
         traces.append(line(at, mean, "prediction", alpha("$method", 0.9), width=1.25, dash="longdashdot", hover="prediction %{y:.3g} at %{x:.3g}"))
         ends.append((mean[-1], "prediction", "$method"))
-    traces += _points(x, y, role, (at, lower, upper) if has_band else None, data)
+    traces += _points(x, y, role, (at, lower, upper) if has_band and _is_exact(data, params) else None)
     low, high = _y_range(y, [t["y"] for t in traces if t["mode"] == "lines" and t["name"] != "band"])
     notes = end_labels(ends, (low, high), height - 40 - 48)
     if grid and not has_band and "upper_symmetric" not in grid and metrics.get("coverage") is not None:
@@ -146,27 +148,32 @@ def _band(data: Mapping[str, Any], metrics: Mapping[str, Any], params: Any) -> F
     return Figure("band", _band_title(metrics, params), traces, plot, _band_summary(metrics, params), "main", height=height)
 
 
-def _points(x: np.ndarray, y: np.ndarray, role: np.ndarray, edges: tuple[np.ndarray, np.ndarray, np.ndarray] | None, data: Mapping[str, Any]) -> list[Trace]:
+def _points(x: np.ndarray, y: np.ndarray, role: np.ndarray, edges: tuple[np.ndarray, np.ndarray, np.ndarray] | None) -> list[Trace]:
     legend = {"showlegend": True}
     styles = ((TRAIN, "train", "$muted", "circle-open", 5), (CALIBRATION, "calibration", "$muted", "diamond", 5), (TEST, "test", "$data", "circle", 6))
     above = below = np.zeros(x.size, bool)
-    if edges is not None and _one_feature(data):
+    if edges is not None:
         grid, lower, upper = edges
         above = (role == TEST) & (y > np.interp(x, grid, upper))
         below = (role == TEST) & (y < np.interp(x, grid, lower))
     traces = []
+    kept = np.zeros(x.size, bool)
     for code, name, colour, symbol, size in styles:
-        shown = (role == code) & ~(above | below)
+        rows = np.flatnonzero(role == code)
+        kept[rows[:: -(-rows.size // SHOWN_POINTS) or 1]] = True
+        shown = kept & (role == code) & ~(above | below)
         traces.append(scatter(x[shown], y[shown], name, colour, symbol=symbol, size=size, hover=f"{name} %{{x:.3g}}, %{{y:.3g}}", opacity=0.8, **legend))
-    for missed, name, symbol in ((above, "missed above", "triangle-up"), (below, "missed below", "triangle-down")):
+    for missed, name, symbol in ((above & kept, "missed above", "triangle-up"), (below & kept, "missed below", "triangle-down")):
         if missed.any():
             traces.append(scatter(x[missed], y[missed], name, "$warning", symbol=symbol, size=10, hover=f"{name} %{{x:.3g}}, %{{y:.3g}}", **legend))
     return traces
 
 
-def _one_feature(data: Mapping[str, Any]) -> bool:
-    """With more features the curves are a slice at their medians, on which no point may be called a miss."""
-    return not any("median" in note for note in data.get("notes", ()))
+def _is_exact(data: Mapping[str, Any], params: Any) -> bool:
+    """Whether the curves hold for every point. With more features they are a slice at the medians, on which no point may be called a miss."""
+    if "columns" in data:
+        return len(data["columns"]["features"]) == 1 and not params.prediction_column
+    return bool(params.data != "diabetes")  # its predictor sees all ten features
 
 
 def _y_range(y: np.ndarray, curves: Sequence[np.ndarray]) -> tuple[float, float]:
@@ -261,7 +268,7 @@ def _path(data: Mapping[str, Any], metrics: Mapping[str, Any], params: Any) -> F
 def _unit(data: Mapping[str, Any]) -> str:
     """The unit of the target: what stands in brackets at the end of its axis label, or the label itself."""
     text = str(data.get("axes", {}).get("y", "y"))
-    unit = text[text.rindex("(") + 1 : -1] if text.endswith(")") and "(" in text else f"in {text}"
+    unit = text[text.rindex("(") + 1 : -1] if text.endswith(")") and "(" in text else f"units of {text}"
     return plain_text(unit)
 
 
@@ -347,7 +354,7 @@ def _columns(data: Mapping[str, Any], params: Any) -> Panel | None:
         targets.append(_chip({"target": name}, name, name == target, not usable))
         features.append(_chip({"feature": name, **automatic}, name, name in used, not usable or name == target))
     size = f"{columns['rows']} rows, {columns['used']} used"
-    summary = f"{size}. Read as {columns['encoding']} with the delimiter {columns['delimiter']!r} and the decimal mark {columns['decimal']!r}."
+    summary = f"{size}. Read as {columns['encoding']}, separated by {columns['delimiter']}, decimal {columns['decimal']}."
     groups = [{"title": "Target (one)", "chips": targets}, {"title": "Features (up to three)", "chips": features}]
     return Panel("columns", "chips", "Your columns", {"groups": groups}, summary, "wide")
 
@@ -372,15 +379,6 @@ def _chosen_columns(event: Mapping[str, Any], params: Mapping[str, Any]) -> Chan
     others = [n for n in now if n != choice["feature"]]
     chosen = [*others, choice["feature"]][-FEATURES:] if event.get("pressed") else others
     return Changes({"features": join_names(chosen)}, run=True)
-
-
-def split_names(text: str) -> list[str]:
-    """The column names of a comma-separated line; a name with a comma stands in quotes.
-
-    >>> split_names('age, "income, net"')
-    ['age', 'income, net']
-    """
-    return [name.strip() for name in next(csv.reader([text], skipinitialspace=True), []) if name.strip()]
 
 
 def join_names(names: Iterable[str]) -> str:
