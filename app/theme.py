@@ -1,28 +1,15 @@
-"""The look of the lab for Gradio: one theme object, the head of every page, the roots of the lab's own components."""
+"""The look of the lab for Gradio: one theme object, the stylesheet, the head of every page."""
 
 from __future__ import annotations
 
-import hashlib
-import html
-import json
-from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
-from typing import Any
 
 import gradio as gr
 from gradio.themes.utils import fonts
-from plotly.offline import get_plotlyjs_version
 
-STATIC = Path(__file__).parents[1] / "static"
+from app.assets import STATIC, plotly_url, static_url
+
 STYLES = ("tokens", "lab", "workbench", "panels", "gradio")  # in the order of the cascade
-PLOTLY_URL = f"/lab/plotly-{get_plotlyjs_version()}.min.js"
-
-# A component of the lab is a gr.HTML with this head; the script loads the module of its kind when it is mounted.
-SCRIPT = '<script src="/lab/js/lab.js"></script>'
-
-# Characters that Gradio's template engine or a JavaScript template literal would take for its own.
-_TEMPLATE_CHARACTERS = {ord(c): f"&#{ord(c)};" for c in "{}$`\\"}
 
 
 class SystemFont(fonts.Font):
@@ -38,43 +25,17 @@ class SystemFont(fonts.Font):
 
 @cache
 def css_text() -> str:
-    """The whole stylesheet, for pages that must stand alone; icons keep their addresses under /lab/."""
+    """The whole stylesheet in the order of the cascade; icons by their versioned address."""
     text = "\n".join((STATIC / "css" / f"{name}.css").read_text(encoding="utf-8") for name in STYLES)
-    return text.replace('url("../icons/', 'url("/lab/icons/')
+    return text.replace("../icons/", static_url("icons/"))
 
 
-@cache
-def head() -> str:
-    """What stands in the head of every page: colours of the browser's frame, icon, stylesheets, the plotting library's address.
-
-    The stylesheets' address carries a hash of their text, so that a new version is never mixed with a cached one.
-    """
-    version = hashlib.sha256(css_text().encode()).hexdigest()[:8]
-    links = "".join(f'<link rel="stylesheet" href="/lab/css/{name}.css?{version}">' for name in STYLES)
-    return (
-        '<meta name="color-scheme" content="light dark">'
-        '<meta name="theme-color" content="#faf8f4" media="(prefers-color-scheme: light)">'
-        '<meta name="theme-color" content="#141a22" media="(prefers-color-scheme: dark)">'
-        f'<meta name="playable" data-plotly="{PLOTLY_URL}">'
-        '<link rel="icon" type="image/svg+xml" href="/lab/icons/logo.svg">'
-        f"{links}"
-    )
-
-
-HEAD = head()
-
-
-def root(kind: str, meta: Mapping[str, Any]) -> str:
-    """The constant ``html_template`` of one of the lab's components (bar, stage, drawer, range).
-
-    Gradio compiles the template and evaluates it as a JavaScript template literal: every character that means
-    something there is written as an HTML entity.
-
-    >>> root("range", {"unit": "{s}"})
-    '<div class="pp-range" data-meta="&#123;&quot;unit&quot;:&quot;&#123;s&#125;&quot;&#125;"></div>'
-    """
-    text = html.escape(json.dumps(meta, ensure_ascii=False, separators=(",", ":")), quote=True)
-    return f'<div class="pp-{kind}" data-meta="{text.translate(_TEMPLATE_CHARACTERS)}"></div>'
+HEAD = (
+    '<meta name="color-scheme" content="light dark">'
+    '<meta name="theme-color" content="#faf8f4" media="(prefers-color-scheme: light)">'
+    '<meta name="theme-color" content="#141a22" media="(prefers-color-scheme: dark)">'
+    f'<meta name="playable" data-plotly="{plotly_url()}">'
+)
 
 
 def theme() -> gr.themes.Base:
@@ -155,4 +116,6 @@ def theme() -> gr.themes.Base:
         "loader_color": "var(--method)",
     }
     dark = {f"{name}_dark": value for name, value in values.items() if hasattr(base, f"{name}_dark")}
-    return base.set(color_accent="var(--method)", **values, **dark)
+    styled = base.set(color_accent="var(--method)", **values, **dark)
+    styled.custom_css = css_text()  # goes out with /theme.css, which browsers keep; css= would stand in every page's configuration
+    return styled

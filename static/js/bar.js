@@ -19,12 +19,16 @@ class Bar {
     this.link = link;
     this.meta = meta;
     this.value = { state: "idle", progress: 0, message: "" };
-    this.empty = true; // nothing came from Python yet: a stored run may be shown
+    this.idle = true; // nothing ran here yet: a stored run may be shown
+    this.stored = null;
     this.heardAt = performance.now();
     this.doubtful = false;
     this.build();
-    subscribe("playable:stored", meta.slug, ({ bar }) => this.empty && this.show(bar));
-    subscribe("playable:preset", meta.slug, ({ name }) => this.link.send("preset", { name }));
+    subscribe("playable:stored", meta.slug, ({ bar }) => {
+      this.stored = bar;
+      if (this.idle) this.show({ ...bar, note: this.value.note ?? bar.note });
+    });
+    subscribe("playable:preset", meta.slug, ({ wanted }) => this.ask("preset", wanted));
     this.listen();
     this.show(this.value);
   }
@@ -37,6 +41,7 @@ class Bar {
     this.stamp = h("span", { class: "pp-stamp", hidden: true });
     this.again = h("button", { type: "button", class: "pp-quiet pp-again", hidden: true, text: "run again", on: { click: () => this.ask("run", { fresh: true }) } });
     this.copy = h("button", { type: "button", class: "pp-quiet pp-copy", on: { click: () => this.copyLink() } }, icon("link"), h("span", { text: "copy link" }));
+    this.save = h("button", { type: "button", class: "pp-quiet pp-copy", hidden: true, on: { click: () => this.saveSettings() } }, icon("download"), h("span", { text: "save settings" }));
     this.address = h("input", { type: "text", class: "pp-address", readonly: true, hidden: true, "aria-label": "Link to this setting" });
     this.line = h("div", { class: "pp-progress", role: "progressbar", "aria-label": "Progress", "aria-valuemin": 0, "aria-valuemax": 100 }, h("i"));
     this.alert = h("p", { class: "pp-alert", role: "alert" });
@@ -46,7 +51,7 @@ class Bar {
     this.steps = h("div", { class: "pp-steps", role: "group", "aria-label": "Guided exercise" }, ...steps.map((step, index) => this.stepChip(step, index)));
     if (steps.length) this.steps.prepend(h("span", { class: "pp-steps-label", text: "Try it" }));
     this.card = h("div", { class: "pp-guide", hidden: true, id: `${slug}--guide` });
-    this.controls = h("div", { class: "pp-bar-controls" }, this.run, this.pause, this.message, this.stamp, this.again, this.copy);
+    this.controls = h("div", { class: "pp-bar-controls" }, this.run, this.pause, this.message, this.stamp, this.again, this.copy, this.save);
     this.root.replaceChildren(this.controls, this.line, this.address, h("div", { class: "pp-bar-chips" }, this.chips, this.steps), this.card, this.alert, this.note, this.spoken);
     rovingFocus(this.chips, "button");
     rovingFocus(this.steps, "button");
@@ -103,8 +108,9 @@ class Bar {
   update(raw) {
     const value = parse(raw);
     if (!value) return;
-    this.empty = false;
-    this.show(value);
+    this.idle = value.state === "idle" && !value.run;
+    // A page opened by a link may have something to say about the link: the stored run beside it stays marked.
+    this.show(this.idle && this.stored ? { ...this.stored, note: value.note } : value);
   }
 
   show(value) {
@@ -124,7 +130,8 @@ class Bar {
     this.line.firstChild.style.transform = `scaleX(${active ? percent / 100 : 0})`;
     this.showSource(active);
     this.showProblem();
-    this.copy.hidden = !value.href;
+    this.copy.hidden = !value.href || Boolean(value.settings);
+    this.save.hidden = !value.settings;
     if (before.state !== value.state) setText(this.spoken, SPOKEN[value.state] ?? "");
     if (value.query !== undefined && value.query !== before.query) this.writeAddress();
     if (value.run && (before.run !== value.run || before.query !== value.query || before.state !== value.state)) {
@@ -144,7 +151,8 @@ class Bar {
   }
 
   describe() {
-    const { state, place, message } = this.value;
+    const { state, place, message, error } = this.value;
+    if (error) return ""; // the line below says it
     if (state === "queued") return place ? `${ordinal(place)} in line` : "Waiting for a place";
     if (state === "idle" && !message && this.meta.seconds) return `about ${formatSeconds(this.meta.seconds)}`;
     if (state === "paused") return "Paused";
@@ -194,6 +202,15 @@ class Bar {
     this.address.hidden = false;
     this.address.value = address;
     this.address.select();
+  }
+
+  /** Settings that are too long for a link leave as a file. */
+  saveSettings() {
+    const { settings } = this.value;
+    const text = typeof settings === "string" ? settings : JSON.stringify(settings, null, 1);
+    const file = URL.createObjectURL(new Blob([text], { type: "application/json" }));
+    h("a", { href: file, download: `${this.meta.slug}.json` }).click();
+    setTimeout(() => URL.revokeObjectURL(file), 1000);
   }
 
   /** Keys and the connection are matters of the whole page, so they are heard on the document. */

@@ -13,7 +13,7 @@ class Drawer {
     this.slug = meta.slug;
     this.query = "";
     this.tabs = new Map(meta.tabs.map((tab, index) => [tab.id, this.makeTab(tab, index)]));
-    const list = h("div", { class: "pp-tabs", role: "tablist", "aria-label": "About the method" }, ...[...this.tabs.values()].map(({ button }) => button));
+    const list = h("div", { class: "pp-drawer-tabs", role: "tablist", "aria-label": "About the method" }, ...[...this.tabs.values()].map(({ button }) => button));
     root.replaceChildren(list, ...[...this.tabs.values()].map(({ panel }) => panel));
     rovingFocus(list, "[role=tab]", (button) => this.open(button.dataset.tab));
     root.addEventListener("click", (event) => this.onClick(event));
@@ -88,6 +88,7 @@ class Drawer {
 
   onClick(event) {
     const button = event.target.closest("[data-preset], [data-claim]");
-    if (button) publish("playable:preset", { slug: this.slug, name: button.dataset.preset ?? button.dataset.claim }, { keep: false });
+    const { preset, claim } = button?.dataset ?? {};
+    if (button) publish("playable:preset", { slug: this.slug, wanted: claim ? { claim } : { name: preset } }, { keep: false });
   }
 }

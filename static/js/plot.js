@@ -7,13 +7,14 @@
  */
 import { colours, onThemeChange, plotTemplate, reducedMotion, resolve } from "./tokens.js";
 
+const PAUSE_LIMIT_MS = 1_000;
 const GESTURE_MS = 800; // runs that follow each other faster belong to one drag: they share the ghost from before it
 const waiting = new Set();
 let busy = false;
 let freeAt = 0;
 let library;
 
-/** Plotly, fetched from this server the first time a figure is drawn. */
+/** The library, fetched from this server the first time a figure is drawn. */
 export function plotly() {
   library ??= new Promise((done, fail) => {
     const script = document.createElement("script");
@@ -42,21 +43,25 @@ function pump() {
   const plot = [...waiting].find((candidate) => candidate.drawable);
   if (!plot) return;
   busy = true;
-  setTimeout(() => requestAnimationFrame(async () => {
+  setTimeout(() => requestAnimationFrame(() => drawNext(plot)), Math.max(0, freeAt - performance.now()));
+}
+
+async function drawNext(plot) {
+  waiting.delete(plot);
+  try {
+    await plotly(); // the wait for the library is no work of the main thread
+    const first = plot.drawn === null;
     const start = performance.now();
-    waiting.delete(plot);
-    try {
-      if (plot.drawable) await plot.draw();
-      await painted();
-    } catch (error) {
-      console.error(error);
-    } finally {
-      const now = performance.now();
-      freeAt = now + (now - start);
-      busy = false;
-      pump();
-    }
-  }), Math.max(0, freeAt - performance.now()));
+    if (plot.drawable) await plot.draw();
+    await painted();
+    // A first drawing is slow and comes once: the pictures of a page follow each other without a pause.
+    freeAt = first ? 0 : performance.now() + Math.min(performance.now() - start, PAUSE_LIMIT_MS);
+  } catch (error) {
+    console.error(error);
+  } finally {
+    busy = false;
+    pump();
+  }
 }
 
 const watchSight = new IntersectionObserver((entries) => {
@@ -147,7 +152,6 @@ export class LivePlot {
   }
 
   async draw() {
-    const library = await plotly();
     const colour = colours(this.node);
     const { clientWidth: width, clientHeight: height } = this.node;
     const { data, layout, frames } = resolve(this.figure, colour);
@@ -171,7 +175,7 @@ export class LivePlot {
       modeBarButtonsToRemove: ["toImage", "select2d", "lasso2d", "zoomIn2d", "zoomOut2d", "autoScale2d", "resetCameraLastSave3d"],
       edits: { shapePosition: editable },
     };
-    await library.react(this.node, { data: [...data, ...this.ghostTraces(colour)], layout: shown, config, frames });
+    await window.Plotly.react(this.node, { data: [...data, ...this.ghostTraces(colour)], layout: shown, config, frames });
     this.drawn = { width, height };
     if (!this.listening) this.listen();
   }

@@ -16,6 +16,11 @@ class Range {
     this.build();
     this.sendInput = eachFrame(() => this.link.send("input", { value: this.value }));
     this.update(link.value);
+    // A teacher's hand-out can hold a control: Gradio then gives the component this class.
+    const component = root.parentElement.closest(".pp-control") ?? root;
+    const hold = () => [this.slider, this.number, ...this.chips].forEach((input) => (input.disabled = component.classList.contains("pp-pinned")));
+    new MutationObserver(hold).observe(component, { attributes: true, attributeFilter: ["class"] });
+    hold();
   }
 
   build() {

@@ -15,7 +15,7 @@ class Stage {
     this.meta = meta;
     this.views = new Map();
     this.filled = false;
-    if (meta.theme) root.dataset.theme = meta.theme;
+    if (meta.theme) (root.closest(".pp-method") ?? root).dataset.theme = meta.theme;
     this.invitation = h("p", { class: "pp-invitation", hidden: true, text: "Press Run to see the method work." });
     this.grid = h("div", { class: "pp-views" });
     this.metrics = new Metrics();

@@ -65,7 +65,7 @@ export class Panel {
     if (language) this.code.className = `language-${language}`;
     const steps = compareLines(before.split("\n"), after.split("\n"));
     const counted = (sign) => steps.filter((step) => step[0] === sign).length;
-    this.count.textContent = `${counted("+")} lines added, ${counted("-")} removed`;
+    this.count.textContent = `Lines added: ${counted("+")}, removed: ${counted("-")}`;
     this.code.replaceChildren(...steps.map(([sign, line]) => h("span", { class: CLASSES[sign] },
       h("span", { class: "pp-line-sign", text: sign, "aria-hidden": "true" }), h("span", { class: "pp-hidden", text: SPOKEN[sign] }), `${line}\n`)));
   }

@@ -1,4 +1,4 @@
-/* Tokens of a text, tinted by a value; a click chooses one. Event: {type: "choose", index, text}. */
+/* Tokens of a text, tinted by a value; a click chooses one. Event: {type: "click", index, text}. */
 import { formatNumber, h, rovingFocus } from "../dom.js";
 import { colours } from "../tokens.js";
 
@@ -23,7 +23,7 @@ export class Panel {
   }
 
   makeToken(index) {
-    return h("button", { type: "button", class: "pp-token", on: { click: () => this.send({ type: "choose", index, text: this.tokens[index].text }) } });
+    return h("button", { type: "button", class: "pp-token", on: { click: () => this.send({ type: "click", index, text: this.tokens[index].text }) } });
   }
 
   paint(node, { text, value, color, selected, struck }, colour) {
