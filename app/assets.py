@@ -28,7 +28,7 @@ def static_url(path: str) -> str:
 
 def tags() -> str:
     """The script tag for ``gr.HTML(head=...)``; Gradio loads each source once a page."""
-    return f'<script src="{static_url("js/lab.js")}" data-plotly="{plotly_url()}"></script>'
+    return f'<script src="{static_url("js/lab.js")}"></script>'
 
 
 def mount_script(kind: str, *events: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -135,8 +134,11 @@ def label_of(model: type[Params], field: str) -> str:
 
 
 def attribute(meta: Mapping[str, Any]) -> str:
-    """JSON for an HTML attribute inside a Gradio template, whose own signs (``${``, ``{{``) must not appear."""
-    return html.escape(json.dumps(meta), quote=True).replace("$", "&#36;").replace("{{", "{ {")
+    """JSON for a single-quoted HTML attribute inside a Gradio template, whose own signs (``${``, ``{{``) must not appear."""
+    text = json.dumps(meta, separators=(",", ":"))  # its double quotes stay: escaped they would double the size
+    for sign, code in (("&", "&amp;"), ("<", "&lt;"), ("'", "&#39;"), ("$", "&#36;"), ("{{", "{ {")):
+        text = text.replace(sign, code)
+    return text
 
 
 def element_id(slug: str, field: str) -> str:
@@ -186,21 +188,20 @@ def _words(value: Any) -> str:
 
 
 def _range(common: dict[str, Any], node: Mapping[str, Any], default: Any, text: str) -> gr.HTML:
-    low, high = node.get("slider", [node["minimum"], node["maximum"]])
     meta = {
         "id": common["elem_id"],
         "label": common["label"],
         "min": node["minimum"],
         "max": node["maximum"],
-        "slider": [low, high],
+        "slider": node.get("slider"),
         "log": node.get("scale") == "log",
         "integer": node.get("type") == "integer",
         "step": node.get("multipleOf"),
-        "words": node.get("words", []),
+        "words": node.get("words"),
         "help": text,
         "default": default,
     }
-    template = f"<div class='pp-range' data-meta='{attribute({k: v for k, v in meta.items() if v is not None})}'></div>"
+    template = f"<div class='pp-range' data-meta='{attribute({k: v for k, v in meta.items() if v not in (None, False)})}'></div>"
     return gr.HTML(
         default,
         html_template=template,

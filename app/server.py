@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Mapping
 from contextlib import asynccontextmanager
 from importlib.metadata import version as installed
@@ -59,6 +60,7 @@ def create_app(runner: Runner | None = None) -> FastAPI:
     # Without this Gradio skips its check of file paths until launch() has run, which never happens here: any input
     # that takes a file would read any path of the server.
     demo.has_launched = True
+    warnings.filterwarnings("ignore", message="SSR mode is not supported")  # it is off; Gradio says so all the same
     return gr.mount_gradio_app(
         app,
         demo,

@@ -80,9 +80,33 @@ def footer() -> str:
     return "<footer class='pp-footer'>Playable Papers. Real algorithms, real data, nothing canned.</footer>"
 
 
+# What a page never reads: types for API callers (a file's alone are 4 kB), ids of custom components, keys of re-renders.
+_UNREAD = ("api_info", "api_info_as_input", "api_info_as_output", "example_inputs", "component_class_id", "key")
+_UNREAD_PROPS = ("_retryable", "_undoable", "likeable", "streamable", "preserved_by_key", "component_class_name")
+
+
+class LabBlocks(gr.Blocks):
+    """Gradio's Blocks with a leaner page configuration: each page load copies and sends all of it."""
+
+    def get_config_file(self) -> Any:
+        config = super().get_config_file()
+        public = {c._id for fn in self.fns.values() if fn.api_visibility != "private" for c in (*fn.inputs, *fn.outputs)}
+        for component in config["components"]:
+            if component["id"] not in public:
+                for name in _UNREAD:
+                    component.pop(name, None)
+                for name in _UNREAD_PROPS:
+                    component["props"].pop(name, None)
+        for event in config["dependencies"]:
+            if event["api_visibility"] == "private":
+                for name in [k for k, v in event.items() if v is None]:
+                    del event[name]
+        return config
+
+
 def build(runner: Runner) -> gr.Blocks:
     """The whole Gradio application, not yet mounted."""
-    with gr.Blocks(title="Playable Papers", analytics_enabled=False, fill_width=True) as demo:
+    with LabBlocks(title="Playable Papers", analytics_enabled=False, fill_width=True) as demo:
         gr.Navbar(visible=False)
         gr.HTML(header())
         gr.HTML(gallery())
