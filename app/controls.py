@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -153,7 +153,7 @@ def build(method: Registered, field: str) -> Control:
     info = model.model_fields[field]
     default = method.card.presets[0].params.get(field, info.get_default(call_default_factory=True)) if method.card.presets else info.default
     common: dict[str, Any] = {"label": label_of(model, field), "elem_id": element_id(slug, field), "elem_classes": ["pp-control", f"pp-{kind}"]}
-    told = {"info": info.description}
+    told: dict[str, Any] = {"info": info.description}
     component: Any
     if kind == "numbers":
         with gr.Row(elem_id=common.pop("elem_id"), elem_classes=common["elem_classes"]):
@@ -201,12 +201,11 @@ def _range(common: dict[str, Any], node: Mapping[str, Any], default: Any, text: 
         "help": text,
         "default": default,
     }
-    template = f"<div class='pp-range' data-meta='{attribute({k: v for k, v in meta.items() if v not in (None, False)})}'></div>"
-    return gr.HTML(
-        default,
-        html_template=template,
-        head=tags(),
-        js_on_load=mount_script("range", "input", "change"),
-        elem_id=common["elem_id"],
-        elem_classes=common["elem_classes"],
-    )
+    given = {k: v for k, v in meta.items() if v not in (None, False)}
+    return own_component("range", given, ("input", "change"), value=default, elem_id=common["elem_id"], elem_classes=common["elem_classes"])
+
+
+def own_component(kind: str, meta: Mapping[str, Any], events: Iterable[str], *, value: Any = "", **options: Any) -> gr.HTML:
+    """A component drawn by ``static/js/<kind>.js`` from ``meta``; its template is constant, so that its nodes live on."""
+    template = f"<div class='pp-{kind}' data-meta='{attribute(meta)}'></div>"
+    return gr.HTML(value, html_template=template, head=tags(), js_on_load=mount_script(kind, *events), apply_default_css=False, **options)

@@ -18,7 +18,7 @@ from starlette.middleware.gzip import GZipMiddleware
 
 from app import about, assets, export, render, share, shell, theme, thumbnails
 from backends import registry
-from backends.contract import InputError
+from backends.contract import InputError, Params
 from backends.runner import Runner
 from backends.runtime import device
 from backends.store import StoredRun
@@ -132,15 +132,14 @@ def _methods(app: FastAPI, runner: Runner) -> None:
     def about_tab(slug: str, tab: str, request: Request) -> Response:
         method = registry.get(slug)
         shared = share.read(method, dict(request.query_params))
-        claims = {c.name: _measured(runner, method, c.name, c.metric) for c in method.card.claims} if tab == "claims" else {}
-        found = runner.stored(slug, shared.params)
-        text = about.fragment(slug, tab, shared.params, found.run if found else None, claims)
+        shown = request.query_params.get("_run", "")  # a run with a private file is found by its id alone
+
+        def look_up(params: Params) -> StoredRun | None:
+            by_id = runner.store.get(shown) if RUN_ID.fullmatch(shown) and params == shared.params else None
+            return by_id or runner.stored(slug, params)
+
+        text = about.fragment(slug, tab, shared.params, look_up, str(request.base_url).rstrip("/"))
         return Response(text, media_type="text/html", headers=NEVER)
-
-
-def _measured(runner: Runner, method: registry.Registered, claim: str, metric: str) -> Any:
-    found = runner.stored(method.card.slug, render.claim_params(method.card, method.Params, claim))
-    return found.frames[-1].metrics.get(metric) if found else None
 
 
 def _runs(app: FastAPI, runner: Runner) -> None:

@@ -80,6 +80,10 @@ def footer() -> str:
     return "<footer class='pp-footer'>Playable Papers. Real algorithms, real data, nothing canned.</footer>"
 
 
+def _html(text: str) -> gr.HTML:
+    return gr.HTML(text, apply_default_css=False, js_on_load=None)  # Gradio's running-text style fits no part of ours
+
+
 # What a page never reads: types for API callers (a file's alone are 4 kB), ids of custom components, keys of re-renders.
 _UNREAD = ("api_info", "api_info_as_input", "api_info_as_output", "example_inputs", "component_class_id", "key")
 _UNREAD_PROPS = ("_retryable", "_undoable", "likeable", "streamable", "preserved_by_key", "component_class_name")
@@ -108,9 +112,9 @@ def build(runner: Runner) -> gr.Blocks:
     """The whole Gradio application, not yet mounted."""
     with LabBlocks(title="Playable Papers", analytics_enabled=False, fill_width=True) as demo:
         gr.Navbar(visible=False)
-        gr.HTML(header())
-        gr.HTML(gallery())
-        gr.HTML(footer())
+        _html(header())
+        _html(gallery())
+        _html(footer())
         for method in registry.methods().values():
             gr.api(make_tool(method, runner), api_name=tool_name(method), concurrency_limit=None)
     for theme, methods in registry.by_theme().items():
@@ -118,9 +122,9 @@ def build(runner: Runner) -> gr.Blocks:
             _theme_page(demo, theme, methods, runner)
     with demo.route("About", "/about", show_in_navbar=False):
         gr.Navbar(visible=False)
-        gr.HTML(header("about"))
-        gr.HTML(about())
-        gr.HTML(footer())
+        _html(header("about"))
+        _html(about())
+        _html(footer())
     demo.max_threads = MAX_THREADS
     demo.state_session_capacity = SESSIONS_KEPT
     demo.queue(max_size=QUEUE_SIZE, default_concurrency_limit=None)
@@ -129,13 +133,13 @@ def build(runner: Runner) -> gr.Blocks:
 
 def _theme_page(demo: gr.Blocks, theme: str, methods: list[Registered], runner: Runner) -> None:
     gr.Navbar(visible=False)
-    gr.HTML(header(theme))
+    _html(header(theme))
     benches = [Workbench(m, runner) for m in methods]
     with gr.Tabs(elem_classes=["pp-tabs"], elem_id=f"theme-{theme}") as tabs:
         for bench in benches:
             with gr.Tab(bench.card.title, id=bench.slug, elem_id=f"tab-{bench.slug}"):
                 bench.build()
-    gr.HTML(footer())
+    _html(footer())
 
     def restore(request: gr.Request) -> list[Any]:
         return restored(benches, dict(request.query_params))

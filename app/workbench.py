@@ -12,8 +12,7 @@ import gradio as gr
 import orjson
 
 from app import controls, pages, share
-from app.assets import mount_script, tags
-from app.controls import Control
+from app.controls import Control, own_component
 from app.render import claim_params
 from backends.contract import InputError, Params
 from backends.registry import Registered
@@ -48,7 +47,7 @@ class Workbench:
         fields.append(fields.pop(fields.index("seed")))  # inherited, so first; it matters least
         folded = [f for f in fields if self._extra(f).get("advanced")]
         with gr.Column(elem_classes=["pp-method"], elem_id=f"m-{slug}"):
-            gr.HTML(self._title())
+            gr.HTML(self._title(), apply_default_css=False, js_on_load=None)
             with gr.Row(elem_classes=["pp-body"]):
                 with gr.Column(elem_classes=["pp-controls"], min_width=280):
                     made = {f: controls.build(self.method, f) for f in fields if f not in folded}
@@ -56,7 +55,7 @@ class Workbench:
                         with gr.Accordion("More", open=False, elem_classes=["pp-more"]):
                             for group in dict.fromkeys(self._extra(f).get("group", "") for f in folded):
                                 if group:
-                                    gr.HTML(f"<h3 class='pp-controls-group'>{html.escape(group)}</h3>")
+                                    gr.HTML(f"<h3 class='pp-controls-group'>{html.escape(group)}</h3>", apply_default_css=False, js_on_load=None)
                                 made |= {f: controls.build(self.method, f) for f in folded if self._extra(f).get("group", "") == group}
                 with gr.Column(elem_classes=["pp-main"], min_width=320):
                     self.bar = self._part("bar", self._bar_meta(), "run", "stop", "pause", "resume", "preset")
@@ -66,8 +65,7 @@ class Workbench:
         self._bind()
 
     def _part(self, kind: str, meta: Mapping[str, Any], *events: str) -> gr.HTML:
-        template = f"<div class='pp-{kind}' data-meta='{controls.attribute(meta)}'></div>"
-        return gr.HTML("", html_template=template, head=tags(), js_on_load=mount_script(kind, *events), elem_id=f"{self.slug}-{kind}")
+        return own_component(kind, meta, events, elem_id=f"{self.slug}-{kind}")
 
     def _extra(self, field: str) -> Mapping[str, Any]:
         extra = self.method.Params.model_fields[field].json_schema_extra
