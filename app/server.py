@@ -53,7 +53,7 @@ def create_app(runner: Runner | None = None) -> FastAPI:
         return JSONResponse({"ok": False, "error": error.to_dict(), "status": status}, status)
 
     _static(app)
-    _health(app)
+    _health(app, lab_runner)
     _methods(app, lab_runner)
     _runs(app, lab_runner)
     demo = shell.build(lab_runner)
@@ -102,11 +102,11 @@ def _static(app: FastAPI) -> None:
         return Response(svg, media_type=TYPES[".svg"], headers=DAY)
 
 
-def _health(app: FastAPI) -> None:
+def _health(app: FastAPI, runner: Runner) -> None:
     @app.get("/healthz")
     def healthz() -> dict[str, Any]:
         versions = {name: installed(name) for name in SHOWN_VERSIONS}
-        return {"ready": True, "methods": len(registry.methods()), "device": device.describe(), "versions": versions}
+        return {"ready": True, "computations": runner.computations, "methods": len(registry.methods()), "device": device.describe(), "versions": versions}
 
 
 def _methods(app: FastAPI, runner: Runner) -> None:
