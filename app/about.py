@@ -185,6 +185,7 @@ threads.configure()  # as in the lab: one compute thread a run
 from backends.contract import ContextSpec{upload}
 from backends.registry import get
 from backends.runtime.context import RunContext
+from backends.validation import validate
 
 method = get({slug!r})
 params = validate(method.Params, {given})

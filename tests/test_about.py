@@ -19,6 +19,7 @@ from xml.etree import ElementTree
 import numpy as np
 import plotly.graph_objects as go
 import pytest
+from playwright.sync_api import sync_playwright
 from typer.testing import CliRunner
 
 from app import about, cli, export, thumbnails
@@ -120,12 +121,17 @@ def test_snippets_name_only_what_differs() -> None:
         assert "alpha" not in text
 
 
+def words_of(command: str) -> list[str]:
+    """The words of a command as a shell reads them; shlex does not join continued lines."""
+    return shlex.split(command.replace("\\\n", ""))
+
+
 TYPED = [{"target": text} for text in ("1", "true", "a b'c", '"q"', HOSTILE[:100])] + [{"symmetry": 0.05}, {"symmetry": "separate"}]
 
 
 @pytest.mark.parametrize("values", TYPED, ids=str)
 def test_the_command_line_reads_back_what_was_written(values: dict[str, Any]) -> None:
-    words = shlex.split(about.cli_snippet(SLUG, validate(METHOD.Params, values)))
+    words = words_of(about.cli_snippet(SLUG, validate(METHOD.Params, values)))
     assert words[:3] == ["playable", "run", SLUG]
     settings = [b for a, b in itertools.pairwise(words) if a == "--set"]
     assert cli.read_settings(METHOD.Params, settings) == values
@@ -136,7 +142,7 @@ def test_python_command_line_and_direct_run_agree(tmp_path: Path, monkeypatch: p
     params = validate(METHOD.Params, DIFFERENT)
     space: dict[str, Any] = {}
     exec(about.python_snippet(SLUG, params), space)
-    words = shlex.split(about.cli_snippet(SLUG, params))
+    words = words_of(about.cli_snippet(SLUG, params))
     result = CliRunner().invoke(cli.app, [*words[1:], "--quiet"])
     assert result.exit_code == 0, result.output
     direct = list(METHOD.run(params, RunContext(ContextSpec(seed=params.seed))))[-1]
@@ -157,7 +163,7 @@ def test_a_file_is_named_and_read_by_every_snippet(tmp_path: Path, lab: Lab) -> 
     assert by_script(about.python_snippet(SLUG, params), "dict(frame.metrics)", tmp_path) == direct
     assert by_script(about.client_snippet(SLUG, params, lab.url), 'result["metrics"]', tmp_path) == direct
     assert by_curl(about.curl_snippet(SLUG, params, lab.url), tmp_path) == direct
-    assert "csv=@my table.csv" in shlex.split(about.cli_snippet(SLUG, params))
+    assert "csv=@my table.csv" in words_of(about.cli_snippet(SLUG, params))
 
 
 def by_script(text: str, expression: str, folder: Path) -> dict[str, Any]:
@@ -194,15 +200,20 @@ def test_a_hostile_name_does_not_leave_the_pages_data() -> None:
     assert "<script>alert" not in export.html_page(SLUG, params, hostile)
 
 
-def test_the_page_draws_itself_from_disk(tmp_path: Path, new_page: Any) -> None:
+def test_the_page_draws_itself_from_disk_without_a_network(tmp_path: Path, chromium: Path) -> None:
     params, frame = ran()
     file = tmp_path / "run.html"
     file.write_text(export.html_page(SLUG, params, frame), encoding="utf-8")
-    page = new_page()
-    page.context.set_offline(True)
-    page.goto(file.as_uri())
-    page.locator(".pp-plot .main-svg").first.wait_for()
-    assert page.locator("figure.pp-view").count() == len(load(SLUG).views(frame, params))
+    faults: list[str] = []
+    with sync_playwright() as playwright, playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"]) as browser:
+        page = browser.new_context(offline=True).new_page()
+        page.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
+        page.on("pageerror", lambda error: faults.append(str(error)))
+        page.on("requestfailed", lambda request: faults.append(request.url))
+        page.goto(file.as_uri())
+        page.locator(".pp-plot .main-svg").first.wait_for()
+        assert page.locator("figure.pp-view").count() == len(load(SLUG).views(frame, params))
+    assert not faults
 
 
 def test_the_table_is_tidy_and_harmless() -> None:
@@ -241,7 +252,7 @@ def test_the_notebook_runs_and_draws(monkeypatch: pytest.MonkeyPatch) -> None:
     made = json.loads(json.dumps(export.notebook(SLUG, params, frame)))
     assert (made["nbformat"], [c["cell_type"] for c in made["cells"]]) == (4, ["markdown", "code", "code"])
     shown: list[go.Figure] = []
-    monkeypatch.setattr(go.Figure, "show", shown.append)
+    monkeypatch.setattr(go.Figure, "show", lambda figure: shown.append(figure))
     space: dict[str, Any] = {}
     for cell in made["cells"][1:]:
         exec("".join(cell["source"]), space)
