@@ -51,15 +51,15 @@ class Bar {
     this.steps = h("div", { class: "pp-steps", role: "group", "aria-label": "Guided exercise" }, ...steps.map((step, index) => this.stepChip(step, index)));
     if (steps.length) this.steps.prepend(h("span", { class: "pp-steps-label", text: "Try it" }));
     this.card = h("div", { class: "pp-guide", hidden: true, id: `${slug}--guide` });
-    this.controls = h("div", { class: "pp-bar-controls" }, this.run, this.pause, this.message, this.stamp, this.again, this.copy, this.save);
-    this.root.replaceChildren(this.controls, this.line, this.address, h("div", { class: "pp-bar-chips" }, this.chips, this.steps), this.card, this.alert, this.note, this.spoken);
+    this.controls = h("div", { class: "pp-bar-controls" }, this.run, this.pause, this.message, this.stamp, this.again, this.steps, this.copy, this.save);
+    this.root.replaceChildren(this.controls, this.line, this.address, this.chips, this.card, this.alert, this.note, this.spoken);
     rovingFocus(this.chips, "button");
     rovingFocus(this.steps, "button");
   }
 
   presetChip({ name, title, seconds, fails }) {
     const chip = h("button", { type: "button", class: `pp-chip${fails ? " pp-chip-fails" : ""}`, "data-preset": name, "aria-pressed": "false", on: { click: () => this.choosePreset(name) } }, h("span", { text: title }));
-    if (fails) chip.append(h("span", { class: "pp-chip-mark", text: "where it fails" }));
+    if (fails && !/fails/i.test(title)) chip.append(h("span", { class: "pp-chip-mark", text: "where it fails" }));
     chip.append(h("span", { class: "pp-chip-time", text: formatSeconds(seconds) }));
     return chip;
   }

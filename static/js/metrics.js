@@ -33,14 +33,12 @@ export class Metrics {
     const term = h("dt", { text: label });
     const value = h("span", { class: "pp-metric-value" });
     const figure = h("dd", {}, value);
-    if (unit) figure.append(h("span", { class: "pp-metric-unit", text: unit }));
     if (DIRECTION[better]) {
       const [sign, words] = DIRECTION[better];
       figure.append(h("span", { class: "pp-metric-better", title: words }, h("span", { text: sign, "aria-hidden": "true" }), h("span", { class: "pp-hidden", text: words })));
     }
     const paper = h("span", { class: "pp-metric-paper", hidden: true });
-    const small = h("dd", { class: "pp-metric-small" }, paper);
-    if (kind === "measured") small.append(h("span", { text: "measured here" }));
+    const small = h("dd", { class: "pp-metric-small" }, unit ? h("span", { text: unit }) : null, kind === "measured" ? h("span", { text: "measured here" }) : null, paper);
     return { element: h("div", { class: "pp-metric", title: meaning }, term, figure, small), value, paper };
   }
 }

@@ -4,6 +4,9 @@ import { FramePlayer } from "./frames.js";
 import { Metrics } from "./metrics.js";
 import { LivePlot } from "./plot.js";
 
+const MAIN_PX = [340, 720]; // least and greatest height of the main picture
+const SUMMARY_PX = 40;
+
 export function mount(root, link, meta) {
   return new Stage(root, link, meta);
 }
@@ -53,23 +56,23 @@ class Stage {
     this.invitation.hidden = true;
     const names = new Set(value.views.map((view) => view.name));
     for (const [name, view] of this.views) if (!names.has(name)) this.drop(name, view);
-    for (const spec of value.views) this.place(spec).update(spec, value.run);
-    this.metrics.update(value.metrics ?? []);
+    for (const spec of value.views) this.place(spec);
     this.arrange(value.views);
+    for (const spec of value.views) this.views.get(spec.name).update(spec, value.run);
+    this.metrics.update(value.metrics ?? []);
     this.showNotes(value.notes ?? []);
     this.showRan(value.ran);
   }
 
   place(spec) {
-    const key = `${spec.kind} ${spec.panel ?? ""}`;
+    const key = `${spec.kind} ${spec.panel ?? ""} ${spec.span}`;
     const known = this.views.get(spec.name);
-    if (known?.key === key) return known;
+    if (known?.key === key) return;
     if (known) this.drop(spec.name, known);
     const send = (event) => this.link.send("act", { view: spec.name, event });
     const view = spec.kind === "figure" ? new FigureView(this.meta.slug, spec, send) : new PanelView(this.meta.slug, spec, send);
     view.key = key;
     this.views.set(spec.name, view);
-    return view;
   }
 
   drop(name, view) {
@@ -113,11 +116,10 @@ class View {
     this.summary = h("figcaption", { class: "pp-summary", id: `${id}-summary` });
     this.body = h("div", { class: "pp-view-body" });
     this.head = h("div", { class: "pp-view-head" }, this.title);
-    this.element = h("figure", { class: "pp-view", id, "aria-labelledby": `${id}-title`, "aria-describedby": `${id}-summary` }, this.head, this.body, this.summary);
+    this.element = h("figure", { class: "pp-view", id, "aria-labelledby": `${id}-title`, "aria-describedby": `${id}-summary`, "data-span": spec.span ?? "half" }, this.head, this.body, this.summary);
   }
 
   describe(spec) {
-    this.element.dataset.span = spec.span ?? "half";
     setText(this.title, spec.title ?? "");
     setText(this.summary, spec.summary ?? "");
   }
@@ -128,6 +130,8 @@ class FigureView extends View {
     super(slug, spec);
     this.node = h("div", { class: "pp-plot" });
     this.body.append(this.node);
+    this.fit = () => this.fitScreen();
+    addEventListener("resize", this.fit);
     this.plot = new LivePlot(this.node, send);
     this.frames = new FramePlayer(this.plot);
     this.body.append(this.frames.element);
@@ -153,15 +157,25 @@ class FigureView extends View {
     return menu;
   }
 
+  /** The main picture ends where the screen does, so that it is seen whole together with the run bar. */
+  fitScreen() {
+    if (this.element.dataset.span !== "main" || !this.element.isConnected || matchMedia("(max-width: 860px)").matches) return;
+    const top_px = this.node.getBoundingClientRect().top + scrollY;
+    this.node.style.height = `${Math.min(MAIN_PX[1], Math.max(MAIN_PX[0], innerHeight - top_px - SUMMARY_PX))}px`;
+  }
+
   update(spec, run) {
     this.describe(spec);
     const height_px = spec.figure.layout?.meta?.height;
     if (height_px && spec.span !== "main") this.node.style.height = `${height_px}px`;
+    if (!this.figured) this.fit(); // once: a picture that changes its height while frames stream would jump
+    this.figured = true;
     this.plot.update(spec.figure, run);
     this.frames.update(spec.figure.frames);
   }
 
   destroy() {
+    removeEventListener("resize", this.fit);
     this.frames.stop();
     this.plot.destroy();
   }
