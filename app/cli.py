@@ -22,7 +22,7 @@ from backends.runtime import threads
 
 threads.configure()
 
-from backends.contract import UPLOAD_LIMIT_BYTES, InputError, Params, Upload
+from backends.contract import UPLOAD_LIMIT_BYTES, Frame, InputError, Params, Upload
 from backends.registry import THEMES, Registered, get, methods
 from backends.runner import Runner, Update
 from backends.validation import validate
@@ -111,9 +111,7 @@ def run(
             raise InputError(option, f"there is no folder {path.absolute().parent}", "make it first")
     start = dict(method.card.preset(preset).params) if preset is not None else {}
     params = validate(method.Params, start | read_settings(method.Params, settings or []))
-    last = _with_runner(lambda runner: follow(runner, method, params, quiet=quiet, fresh=fresh))
-    frame = last.frame
-    assert frame is not None  # a run that is done gave at least one
+    frame = _with_runner(lambda runner: follow(runner, method, params, quiet=quiet, fresh=fresh))
     if json_file is not None:
         json_file.write_text(json.dumps(frame.to_json()), encoding="utf-8")
     if html_file is not None:
@@ -140,10 +138,10 @@ def warm(
                 if not default and (not every or preset.seconds > WARM_LIMIT_S):
                     continue
                 params = validate(method.Params, preset.params)
-                last = await follow(runner, method, params, quiet=quiet, label=f"{method.card.slug} {preset.name}")
-                if default and last.frame is not None:
+                frame = await follow(runner, method, params, quiet=quiet, label=f"{method.card.slug} {preset.name}")
+                if default:
                     try:
-                        thumbnails.write(method.card.slug, last.frame, params)
+                        thumbnails.write(method.card.slug, frame, params)
                     except LookupError as error:  # a method of panels alone: the gallery shows it without a picture
                         typer.echo(str(error.args[0]), err=True)
 
@@ -170,8 +168,8 @@ async def measure_claims(runner: Runner, chosen: Iterable[Registered], *, quiet:
             params = validate(method.Params, {**method.card.preset(claim.preset).params, **claim.params})
             key = params.model_dump_json()
             if key not in measured:
-                last = await follow(runner, method, params, quiet=quiet, fresh=True, label=f"{method.card.slug} {claim.name}")
-                measured[key] = last.frame.metrics if last.frame is not None else {}
+                frame = await follow(runner, method, params, quiet=quiet, fresh=True, label=f"{method.card.slug} {claim.name}")
+                measured[key] = frame.metrics
             here = measured[key].get(claim.metric)
             number = float(here) if isinstance(here, int | float) else None
             within = "not defined" if number is None else "yes" if abs(number - claim.value) <= claim.tolerance else "no"
@@ -180,19 +178,21 @@ async def measure_claims(runner: Runner, chosen: Iterable[Registered], *, quiet:
     return rows
 
 
-async def follow(runner: Runner, method: Registered, params: Params, *, quiet: bool = False, fresh: bool = False, label: str = "") -> Update:
-    """Runs to the end with progress on standard error; the last update. Raises InputError when the run failed."""
+async def follow(runner: Runner, method: Registered, params: Params, *, quiet: bool = False, fresh: bool = False, label: str = "") -> Frame:
+    """The last frame of a run, with progress on standard error; a stored run is marked. Raises InputError when it failed."""
+    stored = None if fresh else runner.stored(method.card.slug, params, VISITOR)
+    if stored is not None:  # whoever reads a terminal has no use for a replay
+        if not quiet:
+            typer.echo(f"{label or method.card.slug}: stored run, {stored.made.stamp()}", err=True)
+        return stored.frames[-1]
     progress = _Progress(quiet, label)
     last: Update | None = None
-    async for update in runner.subscribe(method.card.slug, params, VISITOR, fresh=fresh):
-        last = update
-        progress.show(update)
+    async for last in runner.subscribe(method.card.slug, params, VISITOR, fresh=fresh):
+        progress.show(last)
     progress.end()
-    if last is None or last.state != "done":
+    if last is None or last.state != "done" or last.frame is None:
         raise (last and last.error) or InputError("run", "the run was stopped", "start it again")
-    if last.source == "cache" and last.made is not None and not quiet:
-        typer.echo(f"{label or method.card.slug}: stored run, {last.made.stamp()}", err=True)
-    return last
+    return last.frame
 
 
 class _Progress:

@@ -69,7 +69,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         for reason, number in reasons.most_common():
             terminalreporter.line(f"{number} not run: {reason}")
     else:
-        terminalreporter.line("every collected test was run")
+        terminalreporter.line("no test was skipped")
 
 
 def _reason(report: pytest.TestReport) -> str:
