@@ -57,6 +57,7 @@ class Workbench:
                                 if group:
                                     gr.HTML(f"<h3 class='pp-controls-group'>{html.escape(group)}</h3>", apply_default_css=False, js_on_load=None)
                                 made |= {f: controls.build(self.method, f) for f in folded if self._extra(f).get("group", "") == group}
+                    self.secrets = [gr.Textbox(label=name, type="password", info="Used for your runs only; kept nowhere.") for name in card.secrets]
                 with gr.Column(elem_classes=["pp-main"], min_width=320):
                     self.bar = self._part("bar", self._bar_meta(), "run", "stop", "pause", "resume", "preset")
                     self.stage = self._part("stage", {"slug": slug, "theme": card.theme}, "act")
@@ -95,19 +96,19 @@ class Workbench:
 
     def _bind(self) -> None:
         parts = [c for control in self.controls for c in control.components]
-        out = [self.bar, self.stage]
-        self.bar.run(self._on_run, parts, out, trigger_mode="multiple", **CARRY)
-        self.bar.preset(self._on_preset, None, [*parts, *out], trigger_mode="multiple", **CARRY)
+        given, out = [*parts, *self.secrets], [self.bar, self.stage]
+        self.bar.run(self._on_run, given, out, trigger_mode="multiple", **CARRY)
+        self.bar.preset(self._on_preset, self.secrets, [*parts, *out], trigger_mode="multiple", **CARRY)
         self.bar.stop(self._on_stop, None, None, queue=False, **PRIVATE)
         self.bar.pause(self._on_pause, None, None, queue=False, **PRIVATE)
         self.bar.resume(self._on_resume, None, None, queue=False, **PRIVATE)
-        self.stage.act(self._on_act, parts, [*parts, *out], trigger_mode="multiple", **CARRY)
+        self.stage.act(self._on_act, given, [*parts, *out], trigger_mode="multiple", **CARRY)
         for control in self.controls:
             for component in control.components:
                 if control.kind == "upload":
-                    component.upload(self._upload_handler(control.field), parts, [*parts, *out], trigger_mode="multiple", **CARRY)
+                    component.upload(self._upload_handler(control.field), given, [*parts, *out], trigger_mode="multiple", **CARRY)
                 elif control.live:
-                    component.input(self._live_handler(control.field), parts, out, trigger_mode="always_last", **CARRY)
+                    component.input(self._live_handler(control.field), given, out, trigger_mode="always_last", **CARRY)
 
     # from the components to params and back -----------------------------------------------------------------
 
@@ -118,6 +119,11 @@ class Workbench:
             given[control.field] = control.read(tuple(rest[:number]))
             rest = rest[number:]
         return given
+
+    def _keys(self, values: tuple[Any, ...]) -> dict[str, str]:
+        """The secrets a visitor typed; they stand last in the values and are never params."""
+        typed = values[len(values) - len(self.secrets) :]
+        return {name: str(value) for name, value in zip(self.card.secrets, typed, strict=True) if value}
 
     def write(self, params: Params) -> list[Any]:
         """What every component shows for these params, in the order of the fields."""
@@ -135,10 +141,10 @@ class Workbench:
         except InputError as error:
             yield fault(error), gr.skip()
             return
-        async for out in self._follow(params, visitor_of(request), fresh=fresh):
+        async for out in self._follow(params, visitor_of(request), self._keys(values), fresh=fresh):
             yield out
 
-    async def _on_preset(self, request: gr.Request, event: gr.EventData) -> AsyncIterator[list[Any]]:
+    async def _on_preset(self, request: gr.Request, event: gr.EventData, *values: Any) -> AsyncIterator[list[Any]]:
         wanted = event._data or {}
         try:
             if "claim" in wanted:
@@ -147,7 +153,7 @@ class Workbench:
                 params = validate(self.method.Params, self.card.preset(str(wanted.get("name"))).params)
         except (InputError, StopIteration):
             return  # a name that this page never showed
-        async for out in self._shown_and_followed(params, request, run=True):
+        async for out in self._shown_and_followed(params, request, self._keys(values), run=True):
             yield out
 
     async def _on_act(self, request: gr.Request, event: gr.EventData, *values: Any) -> AsyncIterator[list[Any]]:
@@ -169,7 +175,7 @@ class Workbench:
             except InputError as error:
                 yield fault(error), gr.skip()
                 return
-            async for out in self._follow(params, visitor_of(request), live=field):
+            async for out in self._follow(params, visitor_of(request), self._keys(values), live=field):
                 yield out
 
         return on_live
@@ -185,26 +191,28 @@ class Workbench:
         except InputError as error:
             yield [*self._same(), fault(error), gr.skip()]
             return
-        async for out in self._shown_and_followed(params, request, run=changes.run):
+        async for out in self._shown_and_followed(params, request, self._keys(values), run=changes.run):
             yield out
 
-    async def _shown_and_followed(self, params: Params, request: gr.Request, *, run: bool) -> AsyncIterator[list[Any]]:
+    async def _shown_and_followed(self, params: Params, request: gr.Request, keys: Mapping[str, str], *, run: bool) -> AsyncIterator[list[Any]]:
         shown = self.write(params)
         if not run:
             yield [*shown, gr.skip(), gr.skip()]
             return
-        async for out in self._follow(params, visitor_of(request)):
+        async for out in self._follow(params, visitor_of(request), keys):
             yield [*shown, *out]
             shown = self._same()
 
-    async def _follow(self, params: Params, visitor: str, *, fresh: bool = False, live: str | None = None) -> AsyncIterator[tuple[Any, Any]]:
+    async def _follow(
+        self, params: Params, visitor: str, keys: Mapping[str, str], *, fresh: bool = False, live: str | None = None
+    ) -> AsyncIterator[tuple[Any, Any]]:
         """Streams (bar, stage) for one run; what the visitor watched before ends."""
         former = self._current.pop(visitor, None)
         if former is not None:
             await self.runner.stop(former, visitor)
         shown: str | None = None
         try:
-            async for update in self.runner.subscribe(self.slug, params, visitor, fresh=fresh, live=live):
+            async for update in self.runner.subscribe(self.slug, params, visitor, fresh=fresh, live=live, secrets=keys):
                 self._watch(visitor, update.run)
                 picture = update.rendered if update.rendered is not shown and update.rendered is not None else gr.skip()
                 shown = update.rendered

@@ -11,14 +11,15 @@ import base64
 import builtins
 import hashlib
 import math
+import re
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, field_serializer, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_serializer, model_validator
 
 if TYPE_CHECKING:
     import torch
@@ -46,7 +47,7 @@ class InputError(ValueError):
         self.field, self.problem, self.remedy = field, problem, remedy
 
     def __str__(self) -> str:
-        return f"{self.field}: {self.problem}; {self.remedy}"
+        return " ".join(f"{self.field}: {self.problem}; {self.remedy}".split())  # one line, whatever was given
 
     def to_dict(self) -> dict[str, str]:
         return {"field": self.field, "problem": self.problem, "remedy": self.remedy}
@@ -79,7 +80,7 @@ class Upload(BaseModel):
         >>> Upload.of("../a.csv", b"x").name
         'a.csv'
         """
-        return cls(name=PurePath(name.replace("\\", "/")).name[-200:] or "file", sha256=hashlib.sha256(content).hexdigest(), bytes=content)
+        return cls(name=name, sha256=hashlib.sha256(content).hexdigest(), bytes=content)
 
     @model_validator(mode="before")
     @classmethod
@@ -87,6 +88,8 @@ class Upload(BaseModel):
         if not isinstance(value, Mapping):
             return value
         given = dict(value)
+        if isinstance(given.setdefault("name", "file"), str):
+            given["name"] = _file_name(given["name"])
         if "base64" in given:
             text = given.pop("base64")
             if not isinstance(text, str) or len(text) > BASE64_LIMIT_BYTES:
@@ -97,12 +100,11 @@ class Upload(BaseModel):
                 raise ValueError("the text is not valid base64") from None
         content = given.get("bytes")
         if isinstance(content, builtins.bytes):
-            made = cls.of(str(given.get("name", "file")), content) if len(content) <= UPLOAD_LIMIT_BYTES else None
-            if made is None:
+            if len(content) > UPLOAD_LIMIT_BYTES:
                 raise ValueError(f"the file has {len(content):,} bytes, the limit is {UPLOAD_LIMIT_BYTES:,}")
-            if given.get("sha256", made.sha256) != made.sha256:
+            digest = hashlib.sha256(content).hexdigest()
+            if given.setdefault("sha256", digest) != digest:
                 raise ValueError("the file's content does not have the SHA-256 that was stated")
-            given |= {"name": made.name, "sha256": made.sha256}
         return given
 
     @field_serializer("bytes", when_used="json")
@@ -114,6 +116,37 @@ class Upload(BaseModel):
         if self.bytes is None:
             raise InputError(field, f"the link names the file {self.name} but does not carry it", "choose the file again")
         return self.bytes
+
+
+def _file_name(text: str) -> str:
+    """The last part of a path, printable, at most 200 characters."""
+    name = PurePath(text.replace("\\", "/")).name
+    return "".join(c if c.isprintable() else "?" for c in name)[-200:].strip() or "file"
+
+
+_HEX_COLOR = re.compile(r"#(?:[0-9a-f]{3}|[0-9a-f]{6}|[0-9a-f]{8})")
+_RGB_COLOR = re.compile(r"rgba?\(\s*([0-9.]+)\s*,\s*([0-9.]+)\s*,\s*([0-9.]+)\s*(?:,\s*[0-9.]+%?\s*)?\)")
+
+
+def _color(value: Any) -> Any:
+    """``#rrggbb`` of what people and colour pickers write; a picker's opacity is dropped."""
+    if not isinstance(value, str):
+        return value
+    text = value.strip().lower()
+    if _HEX_COLOR.fullmatch(text):
+        return "#" + "".join(2 * c for c in text[1:]) if len(text) == 4 else text[:7]
+    found = _RGB_COLOR.fullmatch(text)
+    try:
+        parts = [round(float(part)) for part in found.groups()] if found else []
+    except ValueError:
+        parts = []
+    if not parts or max(parts) > 255:
+        raise ValueError("this is not a colour")
+    return "#" + "".join(f"{part:02x}" for part in parts)
+
+
+# A colour as "#rrggbb"; also takes "#RRGGBB", "#rgb", "rgb(r, g, b)" and the "rgba(r, g, b, a)" of Gradio's picker.
+Color = Annotated[str, BeforeValidator(_color), Field(json_schema_extra={"format": "color"})]
 
 
 class Params(BaseModel):
@@ -165,7 +198,8 @@ class Frame:
 
     def sealed(self) -> Frame:
         """A copy whose arrays are copies and write-protected, so that no later step can change it."""
-        return Frame(float(self.progress), self.message, dict(self.metrics), {k: _seal(v) for k, v in self.data.items()})
+        metrics = {k: float(v) if isinstance(v, float) else v for k, v in self.metrics.items()}  # numpy's float64 is a float that not every JSON writer takes
+        return Frame(float(self.progress), self.message, metrics, {k: _seal(v) for k, v in self.data.items()})
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON: arrays above 64 numbers as {dtype, shape, base64}, pictures as PNG, the rest as lists."""
@@ -263,6 +297,7 @@ class Card:
     claims: tuple[Claim, ...]
     cheap: Mapping[str, Any]  # params that end in < 1 s, for tests
     needs: tuple[str, ...] = ()
+    secrets: tuple[str, ...] = ()  # names a run may ask by context.secret(); the page offers a field for each, kept nowhere
     deterministic: bool | Callable[[Any], bool] = True
 
     @cached_property
