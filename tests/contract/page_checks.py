@@ -120,7 +120,7 @@ def check_events_never_raise(method: Method) -> None:
     names = [v.name for v in page.views(reference(method).last, cheap(method))]
     fields = list(method.Params.model_fields)
     kinds = st.one_of(st.sampled_from(["click", "drag", "press", "answer", "upload", "edit", "select"]), json_values)
-    event = st.fixed_dictionaries({}, optional={"type": kinds, **{key: json_values for key in EVENT_KEYS}})
+    event = st.fixed_dictionaries({}, optional={"type": kinds, **dict.fromkeys(EVENT_KEYS, json_values)})
     fielded = event.flatmap(lambda e: st.sampled_from(fields).map(lambda f: {**e, "field": f}))
 
     @settings(max_examples=EVENT_EXAMPLES, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
 import pickle
 import random
@@ -70,7 +72,7 @@ def check_progress_rises_to_one(method: Method) -> None:
 
 def assert_progress(frames: tuple[Frame, ...]) -> None:
     progress = [f.progress for f in frames]
-    assert all(b >= a for a, b in zip(progress, progress[1:], strict=False)), f"progress fell: {progress}"
+    assert all(b >= a for a, b in itertools.pairwise(progress)), f"progress fell: {progress}"
     assert progress[-1] == 1, f"progress ended at {progress[-1]}"
 
 
@@ -110,7 +112,9 @@ def check_frames_survive_pickle_and_json(method: Method) -> None:
         again = pickle.loads(pickle.dumps(frame))
         assert again.metrics == frame.metrics and data_keys(again) == data_keys(frame), "a frame changes by pickling"
         back = Frame.from_json(json.loads(json.dumps(frame.to_json(), allow_nan=False)))
-        assert back.progress == frame.progress and back.message == frame.message and dict(back.metrics) == dict(frame.metrics)
+        assert back.progress == frame.progress
+        assert back.message == frame.message
+        assert dict(back.metrics) == dict(frame.metrics)
         changed = [k for k in frame.data if not same_values(frame.data[k], back.data.get(k))]
         assert not changed, f"{changed} change on the way through JSON"
 
@@ -291,10 +295,8 @@ def check_interleaved_runs_equal_runs_in_a_row(method: Method) -> None:
 
 
 def _meet(barrier: threading.Barrier) -> None:
-    try:
+    with contextlib.suppress(threading.BrokenBarrierError):  # the other one waits for a value that this one is making
         barrier.wait(5.0)
-    except threading.BrokenBarrierError:
-        pass  # the other one waits for a value that this one is making
 
 
 def _assert_equal(method: Method, a: Frame, b: Frame, what: str) -> None:

@@ -61,6 +61,15 @@ def cheap(method: Method, **changes: Any) -> Params:
     return validate(method.Params, {**method.card.cheap, **changes})
 
 
+def refusal(model: type[Params], values: Mapping[str, Any]) -> InputError | None:
+    """How validation refuses these values; None when it takes them."""
+    try:
+        validate(model, values)
+    except InputError as error:
+        return error
+    return None
+
+
 def context_of(method: Method, params: Params, control: Control | None = None, live: str | None = None) -> RunContext:
     """A Context as the runner makes it, in the calling thread."""
     where = device.default() if method.weight(params) == "gpu" else "cpu"
@@ -98,6 +107,21 @@ def run(method: Method, params: Params, *, live: str | None = None, limit_s: flo
         watchdog.cancel()
     assert frames, f"{method.card.slug} gave no frame for {params!r}"
     return Result(tuple(frames), tuple(signs), first, time.monotonic() - started)
+
+
+def run_for(method: Method, params: Params, seconds: float) -> None:
+    """Runs for at most so many seconds; what it raises until then is raised here."""
+    control = Control()
+    watchdog = threading.Timer(seconds, control.stop)
+    watchdog.daemon = True
+    watchdog.start()
+    try:
+        for _ in method.run(params, context_of(method, params, control)):
+            pass
+    except Stopped:
+        pass
+    finally:
+        watchdog.cancel()
 
 
 @contextlib.contextmanager
