@@ -10,7 +10,9 @@ import hashlib
 import json
 import threading
 import time
+import traceback
 import uuid
+import weakref
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
@@ -18,13 +20,12 @@ from backends import registry
 from backends.contract import InputError, Params
 from backends.places import HostLock, Places
 from backends.registry import Registered
-from backends.runs import Listener, Run, Update
-from backends.runtime import device, folders, threads
+from backends.runs import Listener, Run, Update, plain_fault
+from backends.runtime import device, folders, memo, threads
 from backends.store import Render, Store, StoredRun
 
 __all__ = ["Runner", "Update"]
 
-GRACE_S = 60.0
 JANITOR_S = 1.0
 REPLAY_S = 2.0
 REPLAY_INTERVAL_S = 0.1
@@ -49,6 +50,7 @@ class Runner:
         self._lock = threading.Lock()
         self._runs: dict[str, Run] = {}
         self._live: dict[tuple[str, str], Run] = {}
+        self._known: weakref.WeakSet[Run] = weakref.WeakSet()  # also runs that ended, or were replaced, under a paused view
         self._closed = threading.Event()
         self.computations = 0
         threading.Thread(target=self._janitor, name="janitor", daemon=True).start()
@@ -94,7 +96,7 @@ class Runner:
                         return
                 await listener.news.wait()
         finally:
-            run.leave(listener, 0.0 if live else GRACE_S)
+            run.leave(listener)
 
     def _attach(
         self, method: Registered, params: Params, visitor: str, fresh: bool, live: str | None, secrets: Mapping[str, str] | None
@@ -108,8 +110,6 @@ class Runner:
             stored = None if fresh or live else self.store.get(key)
             if stored is not None:
                 return stored
-            if not live and self._waiting(visitor) >= WAITING_LIMIT:
-                raise InputError("run", f"you have {WAITING_LIMIT} runs waiting already", "wait for one of them or stop it")
             run = Run(
                 key,
                 method,
@@ -121,7 +121,10 @@ class Runner:
                 visitor=visitor if params.private else None,
                 secrets=secrets,
             )
+            if run.waits and self._waiting(visitor) >= WAITING_LIMIT:
+                raise InputError("run", f"you have {WAITING_LIMIT} runs waiting already", "wait for one of them or stop it")
             self._runs[key] = run
+            self._known.add(run)
             if live:
                 former = self._live.get((visitor, method.card.slug))
                 if former is not None:
@@ -134,14 +137,17 @@ class Runner:
         return run, listener
 
     def _waiting(self, visitor: str) -> int:
-        return sum(run.update.state == "queued" and any(x.visitor == visitor and not x.left for x in run.listeners) for run in self._runs.values())
+        return sum(run.waits and visitor in run.askers for run in self._runs.values())
 
     def _ended(self, run: Run) -> None:
         """In the computing thread: the result is stored before the run leaves the table, so that no asker misses both."""
         made = run.update.made
         if made is not None and not run.live:
-            bare = run.params if not run.params.private else _without_bytes(run.params)
-            self.store.put(StoredRun(run.id, run.method.card.slug, bare, run.keeper.frames(), made), private=run.params.private)
+            try:
+                bare = run.params if not run.params.private else _without_bytes(run.params)
+                self.store.put(StoredRun(run.id, run.method.card.slug, bare, run.keeper.frames(), made), private=run.params.private)
+            except Exception:  # noqa: BLE001 - a full disk or frames that do not pickle: those who watch get the result all the same
+                traceback.print_exc()
         with self._lock:
             if self._runs.get(run.id) is run:
                 del self._runs[run.id]
@@ -149,47 +155,67 @@ class Runner:
                 del self._live[key]
 
     async def _replay(self, stored: StoredRun) -> AsyncIterator[Update]:
+        """At most two seconds: frames that are late are left out, the last one never."""
+        started, slowest, index = time.monotonic(), 0.0, 0
         number = len(stored.frames)
-        for index, frame in enumerate(stored.frames):
-            rendered = await asyncio.to_thread(stored.rendered, index, self.render)
-            last = index == number - 1
+        interval = min(REPLAY_INTERVAL_S, REPLAY_S / number)
+        while True:
+            asked = time.monotonic()
+            try:
+                rendered = await asyncio.to_thread(stored.rendered, index, self.render)
+            except Exception as error:  # noqa: BLE001 - a picture that cannot be drawn, in plain words as in a live run
+                traceback.print_exc()
+                fault = plain_fault(error)
+                yield Update("failed", stored.run, source="cache", message=str(fault), made=stored.made, error=fault)
+                return
+            slowest = max(slowest, time.monotonic() - asked)
+            frame, last = stored.frames[index], index == number - 1
             yield Update(
                 "done" if last else "running",
                 stored.run,
                 frame=frame,
                 rendered=rendered,
                 source="cache",
-                progress=frame.progress,
+                progress=1.0 if last else frame.progress,
                 message=frame.message,
                 made=stored.made,
             )
-            if not last:
-                await asyncio.sleep(min(REPLAY_INTERVAL_S, REPLAY_S / number))
+            if last:
+                return
+            elapsed = time.monotonic() - started
+            index = number - 1 if elapsed + 2 * slowest > REPLAY_S else min(max(index + 1, int(elapsed / interval) + 1), number - 1)
+            await asyncio.sleep(max(0.0, min(index * interval, REPLAY_S - slowest) - elapsed))
 
     async def stop(self, run: str, visitor: str) -> bool:
         """Ends the visitor's view of a run, and its computation when nobody else watches; False when there is none."""
-        found = self._runs.get(run)
-        return found.stop(visitor) if found else False
+        return sum(known.stop(visitor) for known in self._all(run)) > 0
 
     async def pause(self, run: str, visitor: str) -> bool:
         """Holds the computation when the visitor is alone with it, else only his view; False when there is none."""
-        found = self._runs.get(run)
-        return found.pause(visitor) if found else False
+        return sum(known.pause(visitor) for known in self._all(run)) > 0
 
     async def resume(self, run: str, visitor: str) -> bool:
         """Goes on after a pause; a held computation queues again. False when there is none."""
-        found = self._runs.get(run)
-        return found.resume(visitor) if found else False
+        return sum(known.resume(visitor) for known in self._all(run)) > 0
+
+    def _all(self, run: str) -> list[Run]:
+        with self._lock:
+            return [known for known in self._known if known.id == run]
 
     def _janitor(self) -> None:
-        """Cancels runs that nobody has watched for a minute, or that have been paused for ten."""
         while not self._closed.wait(JANITOR_S):
-            with self._lock:
-                runs = list(self._runs.values())
-            for run in runs:
-                with run.lock:
-                    if run.deadline is not None and run.deadline < time.monotonic():
-                        run.control.stop()
+            self._sweep()
+
+    def _sweep(self) -> None:
+        """Cancels runs that nobody has watched for a minute, or that have been paused for ten; forgets old private input."""
+        self.store.expire()
+        memo.PRIVATE.expire()
+        with self._lock:
+            runs = list(self._runs.values())
+        for run in runs:
+            with run.lock:
+                if run.deadline is not None and run.deadline < time.monotonic():
+                    run.control.stop()
 
     def close(self) -> None:
         """Stops every run and closes the store."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import sys
 import threading
 import time
@@ -24,7 +23,17 @@ ENDED = ("done", "failed", "cancelled")
 FRAME_INTERVAL_S = 0.1  # ten frames a second for one figure
 HEAVY_INTERVAL_S = 0.25  # four for many: three plots at ten a second block a browser's main thread
 HEAVY_BYTES = 30_000
+GRACE_S = 60.0  # a run whose last stream was closed without Stop goes on for so long
 PAUSED_LIMIT_S = 600.0
+
+
+def plain_fault(error: BaseException) -> InputError:
+    """What a person reads of an unforeseen exception: its kind, never its text, which may hold paths."""
+    return InputError("run", f"the computation failed ({type(error).__name__})", "the operator finds the cause in the server's log")
+
+
+class _PausedInLineError(Exception):
+    """Leaves the line for a place: whoever is paused waits for none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +68,13 @@ class Listener:
     left: bool = False  # he pressed Stop
     told: State | None = None
 
-    def wake(self) -> None:
-        with contextlib.suppress(RuntimeError):  # his loop is closed: he is gone
+    def wake(self) -> bool:
+        """False when his loop is closed: he is gone without a word."""
+        try:
             self.loop.call_soon_threadsafe(self.news.set)
+        except RuntimeError:
+            return False
+        return True
 
 
 class Run:
@@ -83,12 +96,14 @@ class Run:
         self.id, self.method, self.params, self.live = run, method, params, live
         self.keeper = FrameKeeper()
         self.listeners: list[Listener] = []
+        self.askers: set[str] = set()  # who asked for it and has not pressed Stop; a closed tab stays among them
         self.deadline: float | None = None  # when it is cancelled because nobody watches, or it stays paused
         self.lock = threading.RLock()
         self._places, self._render, self._on_end = places, render, on_end
         self._release: Release = lambda: None
         self._update = Update("queued", run, message="waiting for a place")
         self._number = 1
+        self._broken: Exception | None = None  # what kept a frame from being drawn
         self._pending: Frame | None = None
         self._published_at, self._interval_s = 0.0, FRAME_INTERVAL_S
         self._weight: Weight = "light" if live else method.weight(params)
@@ -111,6 +126,11 @@ class Run:
     def update(self) -> Update:
         return self._update
 
+    @property
+    def waits(self) -> bool:
+        """True while it stands in the line for a place."""
+        return self._weight != "light" and self._update.state == "queued"
+
     def listen(self, visitor: str) -> Listener | None:
         """Adds a watcher, who gets the newest update at once; None when the run is being stopped.
 
@@ -125,6 +145,7 @@ class Run:
                     other.paused = True
                 self.control.resume()
             self.listeners.append(listener)
+            self.askers.add(visitor)
             self.deadline = None
         return listener
 
@@ -150,23 +171,28 @@ class Run:
                 return
             self._update = replace(self._update, **changes)
             self._number += 1
-            for listener in self.listeners:
-                listener.wake()
+            for listener in [x for x in self.listeners if not x.wake()]:
+                self.leave(listener)
 
     # what the watchers do ----------------------------------------------------------------------------------
 
-    def leave(self, listener: Listener, grace_s: float) -> None:
+    def leave(self, listener: Listener) -> None:
         """A stream was closed without Stop, which looks just like a lost connection: the run goes on for a while."""
         with self.lock:
             if listener in self.listeners:
                 self.listeners.remove(listener)
             if not self.listeners and not self._update.ended:
-                self.deadline = time.monotonic() + grace_s
+                self._end_after(0.0 if self.live else GRACE_S)
+
+    def _end_after(self, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        self.deadline = deadline if self.deadline is None else min(self.deadline, deadline)
 
     def stop(self, visitor: str) -> bool:
         """Ends this visitor's view, and the computation when nobody else watches; False when he does not watch."""
         with self.lock:
             mine = [x for x in self.listeners if x.visitor == visitor]
+            self.askers.discard(visitor)
             for listener in mine:
                 listener.left = True
                 listener.wake()
@@ -180,7 +206,7 @@ class Run:
             alone = len(mine) == len([x for x in self.listeners if not x.left])
             if mine and alone:
                 self.control.pause()
-                self.deadline = time.monotonic() + PAUSED_LIMIT_S
+                self._end_after(PAUSED_LIMIT_S)
             for listener in mine:
                 listener.paused = not alone
                 listener.wake()
@@ -213,15 +239,26 @@ class Run:
             made = Made(time.time(), seconds, device.describe(), self.method.version)
             self._end(state="done", progress=1.0, message=last.message, made=made)
         except Stopped:
-            self._end(state="cancelled", message="stopped")
+            if self._broken is not None:
+                self._fail(self._broken)
+            else:
+                self._end(state="cancelled", message="stopped")
         except InputError as error:
-            self._end(state="failed", message=str(error), error=error)
-        except Exception as error:  # noqa: BLE001 - any fault of a method ends its run in plain words
-            traceback.print_exc(file=sys.stderr)
-            plain = InputError("run", f"the computation failed ({type(error).__name__})", "the operator finds the cause in the server's log")
-            self._end(state="failed", message=str(plain), error=plain)
+            self._end(state="failed", message=str(error), error=error.with_traceback(None))  # a traceback would keep the run's arrays
+        except BaseException as error:  # noqa: BLE001 - any fault of a method (a library's sys.exit too) ends its run in plain words
+            self._fail(error)
         finally:
             self._release()
+            self._broken = None
+            self.control.detach()
+
+    def _fail(self, error: BaseException) -> None:
+        traceback.print_exception(error, file=sys.stderr)
+        if self.control.stopped:  # a fault while the method cleaned up
+            self._end(state="cancelled", message="stopped")
+        else:
+            plain = plain_fault(error)
+            self._end(state="failed", message=str(plain), error=plain)
 
     def _compute(self) -> Frame:
         frames = self.method.run(self.params, self.context)
@@ -250,31 +287,47 @@ class Run:
         frame, self._pending = self._pending, None
         if frame is None:
             return
-        rendered = self._render(self.method.card.slug, frame, self.params) if self._render else None
+        try:
+            rendered = self._render(self.method.card.slug, frame, self.params) if self._render else None
+        except Exception as error:
+            # This may run inside the method's own check(), where an ``except Exception`` must not take it for a fault of its work.
+            self._broken = error
+            raise Stopped from error
         self._published_at = time.monotonic()
         self._interval_s = HEAVY_INTERVAL_S if rendered and len(rendered) > HEAVY_BYTES else FRAME_INTERVAL_S
-        self._publish(frame=frame, rendered=rendered, progress=frame.progress, message=frame.message)
+        self._publish(frame=frame, rendered=rendered, progress=max(frame.progress, self._update.progress), message=frame.message)
 
     def _end(self, **changes: Any) -> None:
         if changes["state"] == "done":
-            self._update = replace(self._update, made=changes["made"])
+            with self.lock:
+                self._update = replace(self._update, made=changes["made"])
         self._release()
-        self._on_end(self)  # stored and out of the runner's table before anybody hears of the end
-        self._publish(place=None, **changes)
+        try:
+            self._on_end(self)  # stored and out of the runner's table before anybody hears of the end
+        finally:
+            self._publish(place=None, **changes)
 
     def _say(self, message: str) -> None:
         self._publish(message=message)
 
     def _take_place(self) -> None:
-        if self._weight != "light":
-            self._publish(state="queued", message="waiting for a place")
-        self._release = self._places.take(
-            self._weight,
-            self._device,
-            lambda: self.control.check(may_wait=False),
-            lambda place: self._publish(state="queued", place=place),
-        )
+        while True:
+            if self.control.paused:
+                self._publish(state="paused", place=None, message="paused")
+                self.control.wait()
+            if self._weight != "light":
+                self._publish(state="queued", message="waiting for a place")
+            try:
+                self._release = self._places.take(self._weight, self._device, self._check_in_line, lambda place: self._publish(state="queued", place=place))
+                break
+            except _PausedInLineError:
+                continue
         self._publish(state="running", place=None, message=self._update.frame.message if self._update.frame else "starting")
+
+    def _check_in_line(self) -> None:
+        self.control.check(may_wait=False)
+        if self.control.paused:
+            raise _PausedInLineError
 
     def _on_pause(self) -> None:
         self._release()

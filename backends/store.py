@@ -16,6 +16,7 @@ from backends.contract import Frame
 from backends.runtime.memo import PRIVATE_LIMIT_BYTES, PRIVATE_SECONDS
 
 FRAMES_KEPT = 24
+RECENT_KEPT = 24  # stored runs in memory, with their views
 RUN_LIMIT_BYTES = 8_000_000
 DISK_LIMIT_BYTES = 2_000_000_000
 Render = Callable[[str, Frame, Any], str]
@@ -123,10 +124,14 @@ class Store:
             if found is None or run not in self._disk:
                 found = self._read(run)
             if found is not None:
-                self._recent[run] = found
-                while len(self._recent) > FRAMES_KEPT:
-                    del self._recent[next(iter(self._recent))]
+                self._remember(found)
             return found
+
+    def _remember(self, stored: StoredRun) -> None:
+        self._recent.pop(stored.run, None)
+        self._recent[stored.run] = stored
+        while len(self._recent) > RECENT_KEPT:
+            del self._recent[next(iter(self._recent))]
 
     def _read(self, run: str) -> StoredRun | None:
         try:
@@ -143,7 +148,7 @@ class Store:
         if not private:
             self._disk.set(stored.run, {"slug": stored.slug, "params": stored.params, "frames": stored.frames, "made": stored.made})
             with self._lock:
-                self._recent[stored.run] = stored
+                self._remember(stored)
             return
         size = len(pickle.dumps(stored.frames, protocol=5))
         with self._lock:
@@ -151,6 +156,11 @@ class Store:
             self._expire()
             while sum(s for _, s, _ in self._private.values()) > PRIVATE_LIMIT_BYTES:
                 del self._private[next(iter(self._private))]
+
+    def expire(self) -> None:
+        """Forgets the private runs of more than an hour ago; ``get`` and ``put`` do so as well."""
+        with self._lock:
+            self._expire()
 
     def _expire(self) -> None:
         now = self._clock()

@@ -41,6 +41,7 @@ class Control:
         self._stopped = threading.Event()
         self._going = threading.Event()
         self._going.set()
+        self._held = False
 
     @property
     def stopped(self) -> bool:
@@ -49,6 +50,11 @@ class Control:
     @property
     def paused(self) -> bool:
         return not self._going.is_set()
+
+    @property
+    def held(self) -> bool:
+        """True from the pause until the run computes again: it has no place, and others must not wait for what it makes."""
+        return self._held
 
     def stop(self) -> None:
         self._stopped.set()
@@ -68,11 +74,24 @@ class Control:
             return
         self.on_check()
         if self.paused:
-            self.on_pause()
-            self._going.wait()
-            if self.stopped:
-                raise Stopped
-            self.on_resume()
+            self._held = True
+            try:
+                self.on_pause()
+                self.wait()
+                self.on_resume()
+            finally:
+                self._held = False
+
+    def detach(self) -> None:
+        """Forgets the callbacks at the end of a run, so that its frames are freed at once and not by the next full garbage collection."""
+        idle = Control()
+        self.on_say, self.on_pause, self.on_resume, self.on_check = idle.on_say, idle.on_pause, idle.on_resume, idle.on_check
+
+    def wait(self) -> None:
+        """Waits for the end of a pause."""
+        self._going.wait()
+        if self.stopped:
+            raise Stopped
 
 
 class RunContext:
@@ -122,7 +141,7 @@ class RunContext:
     def memo(self, name: str, key: Hashable, make: Callable[[], T]) -> T:
         self.check()
         store = memo.SHARED if self._visitor is None else memo.PRIVATE
-        return store.get(memo.content_key(self._scope, self._visitor, name, key), make, self.check)
+        return store.get(memo.content_key(self._scope, self._visitor, name, key), make, self.check, lambda: self.control.held)
 
     def say(self, message: str) -> None:
         self.control.on_say(" ".join(message.split()))

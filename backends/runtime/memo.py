@@ -7,8 +7,8 @@ import pickle
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -20,30 +20,41 @@ POLL_S = 0.05
 
 
 def content_key(*parts: Any) -> str:
-    """A key of the content: equal content gives an equal key, whatever object carries it.
+    """A key of the content: equal content of the same types gives an equal key, whatever object carries it.
+
+    1, 1.0 and True differ, because a result may depend on which one it was made of.
 
     >>> content_key("a", {"x": 1, "y": 2}) == content_key("a", {"y": 2, "x": 1})
     True
     """
-    digest = hashlib.sha256()
-    for part in parts:
-        digest.update(pickle.dumps(_canonical(part), protocol=5))
-        digest.update(b"\0")
-    return digest.hexdigest()
+    return _digest(parts).hex()
 
 
-def _canonical(value: Any) -> Any:
+def _digest(value: Any) -> bytes:
+    # Not one pickle of the whole: a pickle says also which of its parts are one object, and equal content would get two keys.
     if hasattr(value, "model_dump"):
-        return type(value).__qualname__, _canonical(value.model_dump(mode="json"))
+        return _joined(type(value).__qualname__, [_digest(value.model_dump(mode="json"))])
     if isinstance(value, Mapping):
-        return {str(k): _canonical(value[k]) for k in sorted(value, key=str)}
+        return _joined("mapping", sorted(_digest(k) + _digest(v) for k, v in value.items()))
     if isinstance(value, tuple | list):
-        return [_canonical(v) for v in value]
+        return _joined("list", [_digest(v) for v in value])
     if isinstance(value, set | frozenset):
-        return sorted((_canonical(v) for v in value), key=repr)
+        return _joined("set", sorted(_digest(v) for v in value))
     if hasattr(value, "tobytes") and hasattr(value, "dtype"):
-        return str(value.dtype), tuple(getattr(value, "shape", ())), value.tobytes()
-    return value
+        if value.dtype == object:  # its bytes are addresses
+            return _joined(f"object {value.shape}", [_digest(value.tolist())])
+        return _joined(f"{value.dtype} {getattr(value, 'shape', ())}", [value.tobytes()])
+    if is_dataclass(value) and not isinstance(value, type):
+        return _joined(type(value).__qualname__, [_digest(getattr(value, f.name)) for f in fields(value)])
+    return _joined(type(value).__qualname__, [pickle.dumps(value, protocol=5)])
+
+
+def _joined(kind: str, parts: Sequence[bytes]) -> bytes:
+    digest = hashlib.sha256()
+    for part in (kind.encode(), *parts):
+        digest.update(len(part).to_bytes(8, "little"))
+        digest.update(part)
+    return digest.digest()
 
 
 def size_bytes(value: Any) -> int:
@@ -69,22 +80,34 @@ class _Entry:
     until: float
 
 
+class _Making:
+    """One who makes a value."""
+
+    def __init__(self, held: Callable[[], bool]) -> None:
+        self.held, self.thread, self.done = held, threading.get_ident(), threading.Event()
+
+
 class MemoStore:
     """Values by key, at most ``limit_bytes`` in all; the least recently used go first.
 
     ``get`` computes a missing value in the asker's thread, once: others who ask meanwhile wait for it, and
-    when the maker fails or is stopped, the next of them makes it. ``seconds`` bounds a value's age.
+    when the maker fails, is stopped or is held in a pause, the next of them makes it. ``seconds`` bounds a value's age.
     """
 
     def __init__(self, limit_bytes: int = LIMIT_BYTES, seconds: float = float("inf"), clock: Callable[[], float] = time.monotonic) -> None:
         self.limit_bytes, self.seconds, self._clock = limit_bytes, seconds, clock
         self._lock = threading.Lock()
         self._entries: OrderedDict[Hashable, _Entry] = OrderedDict()
-        self._making: dict[Hashable, threading.Event] = {}
+        self._making: dict[Hashable, _Making] = {}
         self._bytes = 0
 
-    def get(self, key: Hashable, make: Callable[[], T], check: Callable[[], None] = lambda: None) -> T:
-        """The value of ``key``; ``check`` is called while waiting for another maker and may raise."""
+    def get(self, key: Hashable, make: Callable[[], T], check: Callable[[], None] = lambda: None, held: Callable[[], bool] = lambda: False) -> T:
+        """The value of ``key``; ``check`` is called while waiting for another maker and may raise.
+
+        held: says whether the asker's run is paused, so that nobody waits for a maker who stands still. Raises
+        RuntimeError when ``make`` asks for its own key.
+        """
+        mine = _Making(held)
         while True:
             with self._lock:
                 self._expire()
@@ -93,23 +116,30 @@ class MemoStore:
                     self._entries.move_to_end(key)
                     return entry.value  # type: ignore[no-any-return]
                 busy = self._making.get(key)
-                if busy is None:
-                    busy = self._making[key] = threading.Event()
+                if busy is None or busy.held():
+                    self._making[key] = mine
                     break
-            while not busy.wait(POLL_S):
+            if busy.thread == mine.thread:
+                raise RuntimeError("a stored value asks for itself while it is made")
+            while not busy.done.wait(POLL_S):
                 check()
+                if busy.held():
+                    break
         try:
             value = make()
+            size = size_bytes(value)
             with self._lock:
-                self._put(key, value)
+                self._put(key, value, size)
             return value
         finally:
             with self._lock:
-                del self._making[key]
-            busy.set()
+                if self._making.get(key) is mine:
+                    del self._making[key]
+            mine.done.set()
 
-    def _put(self, key: Hashable, value: Any) -> None:
-        size = size_bytes(value)
+    def _put(self, key: Hashable, value: Any, size: int) -> None:
+        former = self._entries.pop(key, None)
+        self._bytes -= former.size if former else 0
         if size > self.limit_bytes:
             return
         self._entries[key] = _Entry(value, size, self._clock() + self.seconds)
@@ -117,6 +147,11 @@ class MemoStore:
         while self._bytes > self.limit_bytes:
             _, old = self._entries.popitem(last=False)
             self._bytes -= old.size
+
+    def expire(self) -> None:
+        """Forgets what is too old; ``get`` does so as well."""
+        with self._lock:
+            self._expire()
 
     def _expire(self) -> None:
         now = self._clock()
