@@ -27,6 +27,7 @@ lint: $(VENV)/.installed
 	$(BIN)/ruff check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/hadolint Dockerfile
 
 # Python 3.11 first: constraints.txt was tested with it most.
 $(VENV)/.made:
