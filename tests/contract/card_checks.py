@@ -39,7 +39,8 @@ def check_card_is_complete(method: Method) -> None:
 
 def check_aha_is_one_sentence(method: Method) -> None:
     aha = method.card.aha.strip()
-    assert aha[-1] in ".!?" and len(SENTENCE_END.findall(aha)) == 1 and "\n" not in aha, f"not one sentence: {aha!r}"
+    ends = len(SENTENCE_END.findall(aha))
+    assert (aha[-1] in ".!?", ends, "\n" in aha) == (True, 1, False), f"not one sentence: {aha!r}"
 
 
 def check_metrics_are_explained(method: Method) -> None:
@@ -57,7 +58,8 @@ def check_presets(method: Method) -> None:
     assert len(set(names)) == len(names), f"two presets share a name: {names}"
     assert any(p.fails for p in presets), "no preset shows where the method fails"
     for preset in presets:
-        assert preset.title.strip() and preset.seconds > 0, f"the preset {preset.name} has no title or states no seconds"
+        assert preset.title.strip(), f"the preset {preset.name} has no title"
+        assert preset.seconds > 0, f"the preset {preset.name} states no seconds"
         validate(method.Params, preset.params)
 
 
@@ -82,7 +84,8 @@ def check_claims_name_preset_and_metric(method: Method) -> None:
     for claim in method.card.claims:
         method.card.preset(claim.preset)
         assert claim.metric in method.card.metrics, f"the claim {claim.name} names the metric {claim.metric}, which the card lacks"
-        assert claim.tolerance > 0 and claim.text.strip() and claim.setting.strip() and claim.source.strip(), f"the claim {claim.name} is not complete"
+        assert claim.tolerance > 0, f"the claim {claim.name} has no tolerance"
+        assert all(t.strip() for t in (claim.text, claim.setting, claim.source)), f"the claim {claim.name} lacks its text, setting or source"
         claim_params(method.card, method.Params, claim.name)
 
 
@@ -98,7 +101,8 @@ def check_defaults_are_within_bounds(method: Method) -> None:
 def check_params_are_frozen_and_closed(method: Method) -> None:
     config = method.Params.model_config
     assert issubclass(method.Params, Params), "Params must derive from backends.contract.Params"
-    assert config.get("frozen") and config.get("extra") == "forbid" and not config.get("allow_inf_nan", True), "frozen, extra='forbid' and allow_inf_nan=False"
+    kept = {key: config.get(key) for key in ("frozen", "extra", "allow_inf_nan")}
+    assert kept == {"frozen": True, "extra": "forbid", "allow_inf_nan": False}, f"the base class's rules are changed: {kept}"
     assert "seed" in method.Params.model_fields
 
 
@@ -158,7 +162,8 @@ def check_params_pickle(method: Method) -> None:
 
 def check_method_has_version_and_weight(method: Method) -> None:
     assert isinstance(method, Method), "card, Params, version, weight and run are needed"
-    assert isinstance(method.version, str) and method.version, "the version is empty"
+    assert isinstance(method.version, str)
+    assert method.version, "the version is empty"
     assert method.weight(method.Params()) in ("light", "cpu", "gpu", "timing")
 
 

@@ -101,7 +101,8 @@ def check_last_frame_has_every_metric(method: Method) -> None:
 def check_every_frame_says_what_made_it(method: Method) -> None:
     for number, frame in enumerate(reference(method).frames):
         made_by = frame.data.get("made_by")
-        assert isinstance(made_by, dict) and set(made_by) >= MADE_BY, f"frame {number}: data['made_by'] must name {sorted(MADE_BY)}, it is {made_by!r}"
+        assert isinstance(made_by, dict), f"frame {number}: data['made_by'] must name {sorted(MADE_BY)}, it is {made_by!r}"
+        assert set(made_by) >= MADE_BY, f"frame {number}: data['made_by'] must name {sorted(MADE_BY)}, it is {made_by!r}"
         empty = [k for k in MADE_BY if made_by[k] in (None, "")]
         assert not empty, f"frame {number}: made_by leaves {empty} empty"
 
@@ -110,7 +111,7 @@ def check_frames_survive_pickle_and_json(method: Method) -> None:
     frames = reference(method).frames
     for frame in (frames[0], frames[len(frames) // 2], frames[-1]):
         again = pickle.loads(pickle.dumps(frame))
-        assert again.metrics == frame.metrics and data_keys(again) == data_keys(frame), "a frame changes by pickling"
+        assert (again.metrics, data_keys(again)) == (frame.metrics, data_keys(frame)), "a frame changes by pickling"
         back = Frame.from_json(json.loads(json.dumps(frame.to_json(), allow_nan=False)))
         assert back.progress == frame.progress
         assert back.message == frame.message
