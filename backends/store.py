@@ -34,8 +34,8 @@ class Made:
     def stamp(self) -> str:
         """The mark that every replay carries.
 
-        >>> Made(0.0, 9.84, "CPU", "a").stamp()[-16:]
-        ' 9.8 s, on CPU'[-16:]
+        >>> Made(0.0, 9.84, "CPU", "a").stamp()[-15:]
+        ', 9.8 s, on CPU'
         """
         when = time.localtime(self.at)
         day = "" if time.strftime("%F", when) == time.strftime("%F") else time.strftime("%d %b ", when)
