@@ -17,7 +17,7 @@ from urllib.parse import parse_qsl, urlencode
 
 from backends.contract import InputError, Params
 from backends.registry import Registered
-from backends.validation import schema, validate
+from backends.validation import schema, shown, validate
 
 SCHEME = 1
 PLAIN_LIMIT = 2_000  # characters; longer ones are deflated
@@ -39,7 +39,8 @@ class Shared:
 def differences(method: Registered, params: Params, preset: str | None = None) -> dict[str, Any]:
     """The plain values of ``params`` that differ from the preset (the default one without a name)."""
     base = validate(method.Params, method.card.preset(preset).params).model_dump(mode="json")
-    return {name: value for name, value in params.model_dump(mode="json", exclude_none=False).items() if value != base[name]}
+    plain = params.model_dump(mode="json")
+    return {name: value for name, value in plain.items() if json.dumps(value) != json.dumps(base[name])}  # 1 and true are equal in Python only
 
 
 def query(method: Registered, params: Params, preset: str | None = None, hide: Iterable[str] = (), pin: Iterable[str] = ()) -> str | None:
@@ -78,24 +79,31 @@ def read(method: Registered, text: str | Mapping[str, str]) -> Shared:
     except InputError as error:
         notes.append(str(error))
         preset, base = None, dict(method.card.preset(None).params)
-    for name, raw in pairs.items():
-        if name.startswith("_"):
-            continue
-        if name not in method.Params.model_fields:
-            notes.append(f"the link's {name[:40]} is not a control here and was left out")
-            continue
-        value = _read(method, name, raw)
+    given = {name: _read(method, name, raw) for name, raw in pairs.items() if name in method.Params.model_fields}
+    for name in pairs:
+        if name not in given and not name.startswith("_"):
+            notes.append(f"the link's {shown(name)} is not a control here and was left out")
+    return Shared(_taken(method, base, given, notes), preset, _names(method, pairs.get("_hide")), _names(method, pairs.get("_pin")), tuple(notes))
+
+
+def _taken(method: Registered, base: Mapping[str, Any], given: Mapping[str, Any], notes: list[str]) -> Params:
+    """The preset with the given values: all at once, since some only go together, else one after the other as far as they fit."""
+    try:
+        return validate(method.Params, {**base, **given})
+    except InputError:
+        values = dict(base)
+    for name, value in given.items():
         try:
-            validate(method.Params, base | {name: value})
+            validate(method.Params, values | {name: value})
         except InputError as error:
-            clamped = _clamp(method, name, value)
+            clamped = _clamp(method, values, name, value)
             if clamped is None:
                 notes.append(f"{error}; the link's value was left out")
                 continue
-            notes.append(f"{name}: {value} was outside its bounds and was set to {clamped:g}")
+            notes.append(f"{name}: {shown(value)} was outside its bounds and was set to {clamped:g}")
             value = clamped
-        base[name] = value
-    return Shared(validate(method.Params, base), preset, _names(method, pairs.get("_hide")), _names(method, pairs.get("_pin")), tuple(notes))
+        values[name] = value
+    return validate(method.Params, values)
 
 
 def _names(method: Registered, text: str | None) -> tuple[str, ...]:
@@ -108,35 +116,44 @@ def _inflate(text: str, notes: list[str]) -> dict[str, str]:
         plain = zlib.decompressobj().decompress(packed, INFLATED_LIMIT)
         pairs = json.loads(plain)
         return {str(k): str(v) for k, v in pairs.items()}
-    except (ValueError, zlib.error, AttributeError):
+    except (ValueError, zlib.error, AttributeError, RecursionError):
         notes.append("the link is cut short; the defaults are shown")
         return {}
 
 
-def _is_text(node: Mapping[str, Any]) -> bool:
-    return all(n.get("type") in ("string", "null") for n in node.get("anyOf", [node]))
-
-
 def _write(method: Registered, name: str, value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
+    """The shortest text that ``_read`` takes for this value: a word as it stands, unless it looks like JSON there."""
+    if isinstance(value, str) and _read(method, name, value) == value:
+        return value
+    return json.dumps(value, separators=(",", ":"))
 
 
 def _read(method: Registered, name: str, raw: str) -> Any:
-    if _is_text(schema(method.Params)[name]):
+    node = schema(method.Params)[name]
+    kinds = {option.get("type") for option in node.get("anyOf", [node])}
+    if kinds == {"string"}:
         return raw  # a text field takes "1" and "true" as they stand
     try:
-        return json.loads(raw)
-    except ValueError:
+        value = json.loads(raw)
+    except (ValueError, RecursionError):
         return raw
+    if kinds == {"string", "null"} and not (value is None or isinstance(value, str)):
+        return raw
+    return value
 
 
-def _clamp(method: Registered, name: str, value: Any) -> float | int | None:
-    """The nearest allowed number, or None where the field or the value is no number."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
+def _clamp(method: Registered, values: Mapping[str, Any], name: str, value: Any) -> float | int | None:
+    """The nearest allowed number, or None where the field or the value is no number, or where it does not go with the other values."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
         return None
     node = schema(method.Params)[name]
     for option in node.get("anyOf", [node]):
         if option.get("type") in ("number", "integer") and "minimum" in option and "maximum" in option:
             bounded = min(max(value, option["minimum"]), option["maximum"])
-            return round(bounded) if option["type"] == "integer" else float(bounded)
+            nearest = round(bounded) if option["type"] == "integer" else float(bounded)
+            try:
+                validate(method.Params, {**values, name: nearest})
+            except InputError:
+                return None
+            return nearest
     return None
