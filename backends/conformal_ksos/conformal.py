@@ -73,6 +73,11 @@ class HalfWidths:
     upper: Array
     lower: Array
 
+    @classmethod
+    def of(cls, f_upper: Array, f_lower: Array, residual_sd: float, delta: float) -> HalfWidths:
+        """From squared half-widths of standardised residuals."""
+        return cls(residual_sd * np.sqrt(f_upper + delta), residual_sd * np.sqrt(f_lower + delta))
+
     def scores(self, residuals: Array) -> Array:
         """S = r / upper where r > 0, else -r / lower; (m,)."""
         return np.abs(residuals) / np.where(residuals > 0, self.upper, self.lower)

@@ -7,6 +7,7 @@ the first value that is not significantly worse than the best one by a paired pe
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -118,13 +119,19 @@ def paired_permutation(criterion: Criterion, candidate: Array, best: Array, rng:
     return float((1 + np.count_nonzero(excess >= observed)) / (PERMUTATIONS + 1))
 
 
-def choose_symmetry(criterion: Criterion, held: HeldOut, rng: np.random.Generator) -> tuple[int, Array]:
+def choose_symmetry(
+    criterion: Criterion, held: HeldOut, rng: np.random.Generator, check: Callable[[], None] = lambda: None
+) -> tuple[int, Array]:
     """(index into SYMMETRY_GRID, p-values (6,)): the most symmetric value that the data do not reject at 5 %.
 
     The p-value of the best value itself is 1; values below the choice are tested too, for the picture.
     """
     columns = criterion.columns(held)
     best = int(np.argmin(criterion.loss(columns)))
-    p_values = np.array([1.0 if i == best else paired_permutation(criterion, columns[i], columns[best], rng) for i in range(len(columns))])
+    p_values = np.ones(len(columns))
+    for index, column in enumerate(columns):
+        check()
+        if index != best:
+            p_values[index] = paired_permutation(criterion, column, columns[best], rng)
     chosen = next(i for i in range(len(columns)) if i == best or p_values[i] > LEVEL)
     return chosen, p_values

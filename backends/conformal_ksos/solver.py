@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -20,6 +20,24 @@ TIGHT_GAP = 1e-8  # f is accurate to about the root of the gap, and ``solve`` pr
 
 
 @dataclass(frozen=True, slots=True)
+class Operators:
+    """Two positive semi-definite operators as A = C C^T: c_upper (r, p), c_lower (r, q)."""
+
+    c_upper: Array
+    c_lower: Array
+
+    def envelopes(self, phi: Array) -> tuple[Array, Array]:
+        """(f_u, f_l), each (m,), at the features phi (r, m)."""
+        return np.sum((self.c_upper.T @ phi) ** 2, axis=0), np.sum((self.c_lower.T @ phi) ** 2, axis=0)
+
+    def spectra(self) -> tuple[Array, Array]:
+        """Eigenvalues of A_u and A_l, descending, (r,) each."""
+        rank = self.c_upper.shape[0]
+        found = [np.linalg.svd(c, compute_uv=False) ** 2 for c in (self.c_upper, self.c_lower)]
+        return np.pad(found[0], (0, rank - len(found[0]))), np.pad(found[1], (0, rank - len(found[1])))
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
     """One iteration: dual value, feasible primal value (maybe infinite), relative gap, and the point itself."""
 
@@ -31,31 +49,22 @@ class Step:
     scale_upper: float
     scale_lower: float
 
+    def operators(self) -> Operators:
+        """The feasible operators of the certificate; those of the point where none can be made feasible by a factor."""
+        scales = (s if math.isfinite(s) else 1.0 for s in (self.scale_upper, self.scale_lower))
+        return Operators(*(c * math.sqrt(s) for c, s in zip((self.point.c_upper, self.point.c_lower), scales, strict=True)))
+
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """A solved problem: the two feasible operators as A = C C^T, with the certificate.
+    """A solved problem with its certificate: dual <= optimum <= primal, gap = (primal - dual) / primal, iterations used."""
 
-    c_upper (r, p), c_lower (r, q); dual <= optimum <= primal; gap = (primal - dual) / primal; iterations used.
-    """
-
-    c_upper: Array
-    c_lower: Array
+    operators: Operators
     dual: float
     primal: float
     gap: float
     iterations: int
     multipliers: Multipliers
-
-    def envelopes(self, phi: Array) -> tuple[Array, Array]:
-        """(f_u, f_l), each (m,), at the features phi (r, m)."""
-        return np.sum((self.c_upper.T @ phi) ** 2, axis=0), np.sum((self.c_lower.T @ phi) ** 2, axis=0)
-
-    def spectra(self) -> tuple[Array, Array]:
-        """Eigenvalues of A_u and A_l, descending, (r,) each."""
-        rank = self.c_upper.shape[0]
-        found = [np.linalg.svd(c, compute_uv=False) ** 2 for c in (self.c_upper, self.c_lower)]
-        return np.pad(found[0], (0, rank - len(found[0]))), np.pad(found[1], (0, rank - len(found[1])))
 
 
 class Solution(NamedTuple):
@@ -98,8 +107,7 @@ def fit(
 
     run(dual, x, certify)
     assert best is not None
-    c_upper, c_lower = best.point.c_upper * math.sqrt(best.scale_upper), best.point.c_lower * math.sqrt(best.scale_lower)
-    return Fit(c_upper, c_lower, best.dual, best.primal, best.gap, iteration, dual.multipliers(best.point.x))
+    return Fit(best.operators(), best.dual, best.primal, best.gap, iteration, dual.multipliers(best.point.x))
 
 
 def _lbfgsb(dual: Dual, x: Array, certify: Callable[[Point], bool]) -> None:
@@ -151,16 +159,7 @@ def _fista(dual: Dual, x: Array, certify: Callable[[Point], bool]) -> None:
         step *= 1.1  # lets the step grow again where the dual is flat
 
 
-def path(grid: tuple[float, ...], problem_at: Callable[[float], Problem], tolerance: float, on_step: Callable[[Step], Any]) -> Iterator[Fit]:
-    """Solves along a descending grid that begins at inf, each problem started from the one before it."""
-    start: Multipliers | None = None
-    for lambda3 in grid:
-        solved = fit(problem_at(lambda3), tolerance=tolerance, start=start, on_step=on_step)
-        start = solved.multipliers
-        yield solved
-
-
-def solve(K: Array, residuals: Array, b: float, lambda1: float, lambda2: float, lambda3: float, penalty: Penalty = "pointwise") -> Solution:  # noqa: N803
+def solve(K: Array, residuals: Array, b: float, lambda1: float, lambda2: float, lambda3: float, penalty: Penalty = "pointwise") -> Solution:
     """Solves the penalised kernel sum-of-squares problem of section 4.2 on a kernel matrix.
 
     K: (n, n) positive semi-definite; residuals: (n,), r > 0 binds the upper envelope, r <= 0 the lower one; b, lambda1 >= 0;
@@ -188,7 +187,7 @@ def solve(K: Array, residuals: Array, b: float, lambda1: float, lambda2: float, 
     if lambda3 > 10 * lambda2 and not math.isinf(lambda3):  # close to the symmetric limit
         start = fit(Problem(v, r, b, lambda1, lambda2, math.inf, penalty), tolerance=1e-4).multipliers
     solved = fit(Problem(v, r, b, lambda1, lambda2, lambda3, penalty), tolerance=TIGHT_GAP, start=start)
-    return Solution(solved.dual, *solved.envelopes(v), solved.gap)
+    return Solution(solved.dual, *solved.operators.envelopes(v), solved.gap)
 
 
 def _checked(gram: Array, residuals: Array) -> tuple[Array, Array]:

@@ -7,11 +7,12 @@ Windows-1252. Numbers may have a decimal point or, where the delimiter is no com
 from __future__ import annotations
 
 import codecs
+import contextlib
 import csv
 import io
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -24,6 +25,7 @@ Kind = Literal["number", "text", "empty"]
 MAX_ROWS = 100_000
 MAX_COLUMNS = 200
 MAX_NAME = 100
+LARGEST = 1e100  # squares of larger numbers leave the range of floats
 DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
 SNIFF_LINES = 50
 MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "-", "?"})
@@ -65,21 +67,23 @@ class Table:
         return [c.name for c in self.columns.values() if c.kind == "number"]
 
     def numbers(self, name: str, field: str, role: str = "column") -> np.ndarray:
-        """The column as finite floats (rows,).
+        """The column as floats (rows,), all of them at most 1e100 in size.
 
-        Raises InputError for ``field`` when there is no such column, it holds text, or a cell is missing, infinite or no number.
+        Raises InputError for ``field`` when there is no such column, it holds text, or a cell is missing, above 1e100 or no number.
         """
         column = self.columns.get(name)
         if column is None:
             raise InputError(field, f"the file has no column {_quoted(name)}", "choose one of " + ", ".join(list(self.columns)[:20]))
-        bad = np.flatnonzero(~np.isfinite(column.numbers))
+        bad = np.flatnonzero(~(np.abs(column.numbers) <= LARGEST))
         if bad.size == 0:
             return column.numbers
         row = int(bad[0])
         where, cell = f"line {self.lines[row]}, {role} {_quoted(name)}", column.cells[row]
         if column.kind != "number":
-            raise InputError(field, f"{where}: the column holds {'nothing' if column.kind == 'empty' else 'text, such as ' + _quoted(cell)}", "choose a column of numbers")
-        raise InputError(field, f"{where}: {_fault(cell)}{f' ({bad.size} such cells)' if bad.size > 1 else ''}", "put a number there or delete the line")
+            held = "nothing" if column.kind == "empty" else f"text, such as {_quoted(cell)}"
+            raise InputError(field, f"{where}: the column holds {held}", "choose a column of numbers")
+        more = f" ({bad.size} such cells)" if bad.size > 1 else ""
+        raise InputError(field, f"{where}: {_fault(cell)}{more}", "put a number there or delete the line")
 
 
 def read_table(upload: Upload, field: str, *, min_rows: int = 1, min_columns: int = 2) -> Table:
@@ -116,17 +120,6 @@ def split_names(text: str) -> list[str]:
     ['age', 'height, cm']
     """
     return [name.strip() for name in next(csv.reader([text], skipinitialspace=True), []) if name.strip()]
-
-
-def join_names(names: Sequence[str]) -> str:
-    """The line that ``split_names`` reads.
-
-    >>> join_names(["age", "height, cm"])
-    'age,"height, cm"'
-    """
-    line = io.StringIO()
-    csv.writer(line, lineterminator="").writerow(names)
-    return line.getvalue()
 
 
 def _quoted(cell: str) -> str:
@@ -170,7 +163,7 @@ def _reader(text: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
     """(line on which the row ends, cells) of each row that is not blank."""
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True, skipinitialspace=True)
     for cells in reader:
-        if any(cell.strip() for cell in cells) or len(cells) > 1:
+        if any(cell.strip() for cell in cells):
             yield reader.line_num, cells
 
 
@@ -180,10 +173,8 @@ def _sniff(text: str) -> str:
     best, best_score = ",", 0.0
     for delimiter in (";", "\t", "|", ","):
         counts: list[int] = []
-        try:
+        with contextlib.suppress(csv.Error):  # a quote may be cut by the sniffed part, or be broken; parsing will say so
             counts.extend(len(cells) for _, cells in _reader(head, delimiter))
-        except csv.Error:
-            pass  # a quote may be cut by the sniffed part, or be broken; parsing will say so
         if not counts or counts[0] < 2:
             continue
         score = sum(c == counts[0] for c in counts) / len(counts)
