@@ -25,6 +25,7 @@ TOKENS = ("$method", "$truth", "$peer-1", "$peer-2", "$peer-3", "$warning", "$da
 GL_POINTS = 2_000  # above this SVG markers block the browser's main thread
 SHORT = 12  # arrays up to this size stay lists: shorter and readable
 FONT_PX = 12
+CHARACTER_PX = 6.6  # mean width at that size
 _PLOTLY_DTYPES = {"int8": "i1", "uint8": "u1", "int16": "i2", "uint16": "u2", "int32": "i4", "uint32": "u4", "float32": "f4", "float64": "f8"}
 _PEER_DASHES = {"$peer-1": "dash", "$peer-2": "dot", "$peer-3": "dashdot"}
 
@@ -228,7 +229,6 @@ def heatmap(x: Any, y: Any, z: np.ndarray, name: str, colour: str = "$method", *
 
 
 def _finish(trace: Trace, ghost: bool, hover: str | None, more: Mapping[str, Any]) -> Trace:
-    trace["showlegend"] = False  # a label beside the line beats a legend; a figure asks for one where it must
     if ghost:
         trace["meta"] = {"ghost": True}
     if hover == "skip":
@@ -266,17 +266,16 @@ def log_axis(title: str, unit: str, values: np.ndarray, **more: Any) -> dict[str
     return axis(title, unit, type="log", dtick=math.ceil(decades / 5) if decades > 1.5 else "D2", exponentformat="power", **more)
 
 
-def layout(x: dict[str, Any], y: dict[str, Any], *, right: int = 16, top: int = 16, legend: bool = False, **more: Any) -> dict[str, Any]:
-    """A layout of the house style: transparent ground, small margins (px), an optional legend in one row on top."""
+def layout(x: dict[str, Any], y: dict[str, Any], *, right: int = 16, top: int = 16, **more: Any) -> dict[str, Any]:
+    """A layout of the house style: transparent ground, small margins (px), no legend: labels stand beside what they name."""
     return {
         "xaxis": x,
         "yaxis": y,
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
-        "margin": {"l": 56, "r": right, "t": 40 if legend else top, "b": 48},
+        "margin": {"l": 56, "r": right, "t": top, "b": 48},
         "hovermode": "closest",
-        "showlegend": legend,
-        "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "font": {"size": FONT_PX}},
+        "showlegend": False,
         "uirevision": "keep",
         **more,
     }
@@ -286,6 +285,15 @@ def label(x: Any, y: Any, text: str, colour: str = "$ink", *, anchor: str = "lef
     """A text beside what it names, without arrow; shift in px."""
     place = {"x": x, "y": y, "xanchor": anchor, "yanchor": "middle", "xshift": shift[0], "yshift": shift[1]}
     return {**place, "text": text, "showarrow": False, "font": {"color": colour, "size": FONT_PX}, "align": anchor, **more}
+
+
+def key_row(*parts: tuple[str, str]) -> list[dict[str, Any]]:
+    """Signs and their names (text, colour) in one row above the plot; shorter than a legend, which takes a column on a phone."""
+    placed, left = [], 0.0
+    for text, colour in parts:
+        placed.append(label(0, 1, text, colour, xref="paper", yref="paper", yanchor="bottom", shift=(left, 8)))
+        left += CHARACTER_PX * len(text) + 14
+    return placed
 
 
 def end_labels(ends: Sequence[tuple[float, str, str]], y_range: tuple[float, float], plot_px: float, **more: Any) -> list[dict[str, Any]]:

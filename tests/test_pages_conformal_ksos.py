@@ -108,8 +108,8 @@ def test_marked_misses_are_the_metric(whole: tuple[Params, Frame]) -> None:
     params, frame = whole
     view = views_of(params, frame)["band"]
     n_test = int((np.asarray(frame.data["points"]["role"]) == page.TEST).sum())
-    for side in ("above", "below"):
-        marked = sum(len(t["x"]) for t in view.traces if t["name"] == f"missed {side}")
+    for side, symbol in (("above", "triangle-up"), ("below", "triangle-down")):
+        marked = sum(len(t["x"]) for t in view.traces if t["name"] == "missed" and t["marker"]["symbol"] == symbol)
         assert marked == pytest.approx(frame.metrics[f"miss_{side}"] * n_test, abs=1)  # the grid is not the points
 
 

@@ -44,7 +44,7 @@ EVERY_TRACE = {
 
 @pytest.mark.parametrize("name", EVERY_TRACE)
 def test_plotly_accepts_every_trace(name: str) -> None:
-    view = figure(EVERY_TRACE[name], legend=True, annotations=[p.label(0, 0, "a")], shapes=[p.rule(0.5, "r"), p.rule(0.5, "r", across="y")])
+    view = figure(EVERY_TRACE[name], annotations=[p.label(0, 0, "a")], shapes=[p.rule(0.5, "r"), p.rule(0.5, "r", across="y")])
     go.Figure(to_plotly(view))
     assert orjson.loads(orjson.dumps(view_json(view)))["figure"]["layout"]["meta"]["height"] == 300
 
@@ -139,6 +139,12 @@ def test_end_labels_do_not_cover_each_other(heights: list[float]) -> None:
     assert all(b - a >= p.FONT_PX for a, b in itertools.pairwise(places))
     assert places[0] >= -1e-6
     assert places[-1] <= 300 + 1e-6
+
+
+def test_a_key_stands_in_one_row() -> None:
+    row = p.key_row(("a", "$ink"), ("bcd", "$method"))
+    assert row[0]["xshift"] < row[1]["xshift"]
+    assert row[0]["yshift"] == row[1]["yshift"]
 
 
 def test_histogram_counts_every_value_once() -> None:

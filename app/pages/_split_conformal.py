@@ -12,9 +12,11 @@ from typing import Any
 import numpy as np
 from scipy.special import betaln, gammaln
 
-from app.plotting import Figure, Trace, axis, band, histogram, intervals, label, layout, line, message, plain_text, rule, scatter
+from app.plotting import Figure, Trace, axis, band, histogram, intervals, key_row, label, layout, line, message, plain_text, rule, scatter
 
 ABOVE, BELOW = "$method", "$peer-1"  # the two sides of a band, wherever both are compared
+BINS = 20  # about, in the histogram of scores
+FAR = 4  # quantiles from zero; scores beyond are counted, not drawn
 CENSORED = "The calibration set is too small for this error rate:<br>the quantile, and so the band, is infinite"
 
 
@@ -36,18 +38,18 @@ def local_coverage(data: Mapping[str, Any], params: Any) -> Figure | None:
     there = scatter(centre + offset, symmetric, "symmetric", "$peer-1", symbol="diamond-open", size=8, edge=1.5, hover="symmetric: %{y:.0%}")
     floor = max(0.0, float(np.nanmin([np.nanmin(low, initial=1), np.nanmin(symmetric, initial=1), target])) - 0.05)
     edges = [rule(float(e), "bin", "$grid", dash="solid", width=1, layer="below") for e in left[1:]]
+    beside = label(1, target, f"target {target:.0%}", "$truth", xref="paper", shift=(6, 0))
     plot = layout(
         axis(plain_text(data["axes"]["x"]), range=[float(left[0]), float(right[-1])], showgrid=False),
         axis("coverage", "share of test points", range=[floor, 1.02], tickformat=".0%", nticks=6),
-        legend=True,
+        top=34,
         shapes=[*edges, rule(target, "target", "$truth", across="y", width=1.25)],
         right=84,
-        annotations=[label(1, target, f"target {target:.0%}", "$truth", xref="paper", shift=(6, 0))],
+        annotations=[*key_row(("\u25cf this band", "$method"), ("\u25c7 symmetric", "$peer-1")), beside],
     )
-    traces = [here | {"showlegend": True}, there | {"showlegend": True}]
     holds = int(((low <= target) & (target <= high)).sum())
     summary = f"Coverage in five stretches of x with 95% Clopper-Pearson bars: {holds} of {left.size} bars hold the target {target:.0%}."
-    return Figure("local", "Does it hold everywhere?", traces, plot, summary, height=460)
+    return Figure("local", "Does it hold everywhere?", [here, there], plot, summary, height=460)
 
 
 def score_sides(data: Mapping[str, Any], params: Any) -> Figure | None:
@@ -55,9 +57,11 @@ def score_sides(data: Mapping[str, Any], params: Any) -> Figure | None:
     if scores is None:
         return None
     above, below, quantile = floats(scores["above"]), floats(scores["below"]), scores["quantile"]
-    longest = float(np.concatenate([above, below, [1e-9]]).max())
+    everything = np.concatenate([above, below])
+    drawn = everything if quantile is None else everything[everything <= FAR * quantile]  # one wild score must not flatten the rest
+    longest, far = float(drawn.max(initial=1e-9)), everything.size - drawn.size
     # The quantile is an edge of the bins, so that no bar mixes scores inside and outside the band.
-    step = longest / 16 if quantile is None else quantile / max(1, round(16 * quantile / max(longest, quantile)))
+    step = longest / BINS if quantile is None else quantile / max(1, round(BINS * quantile / max(longest, quantile)))
     edges = np.arange(0, math.ceil(longest / step - 1e-9) + 1) * step
     traces = [histogram(above, edges, "above the prediction", ABOVE), histogram(below, edges, "below the prediction", BELOW, down=True)]
     most = max(int(np.abs(t["y"]).max()) for t in traces)
@@ -67,14 +71,16 @@ def score_sides(data: Mapping[str, Any], params: Any) -> Figure | None:
         label(1, 0, "below the prediction", BELOW, anchor="right", xref="paper", yref="paper", yanchor="bottom"),
     ]
     shapes = []
-    total = above.size + below.size
     if quantile is None:
-        summary = f"{total} calibration scores; too few for this error rate, so the quantile is infinite."
+        summary = f"{everything.size} calibration scores; too few for this error rate, so the quantile is infinite."
     else:
         shapes.append(rule(quantile, "quantile", "$ink", width=2))
         notes.append(label(quantile, 1, f"q = {quantile:.3g}", "$ink", yref="paper", yanchor="bottom", anchor="center"))
         over, under = int((above > quantile).sum()), int((below > quantile).sum())
         summary = f"q = {quantile:.3g} covers {1 - params.alpha:.0%}; beyond it lie {over} of {above.size} scores above and {under} of {below.size} below."
+    if far:
+        summary += f" {far} lie beyond the picture, the largest at {everything.max():.3g}."
+        notes.append(label(1, 0.5, f"{far} beyond", "$muted", anchor="right", xref="paper", yref="paper", shift=(0, 9)))
     plot = layout(
         axis("calibration score", "half-widths", range=[0, float(edges[-1]) * 1.02], showgrid=False),
         axis("points", "count", tickvals=ticks, ticktext=[str(abs(t)) for t in ticks], range=[-1.15 * most, 1.15 * most], zeroline=True),
@@ -101,8 +107,8 @@ def coverage_law(data: Mapping[str, Any], params: Any) -> Figure | None:
     x = np.linspace(low, high, 120)
     density = np.exp((a - 1) * np.log(x) + (b - 1) * np.log1p(-x) - betaln(a, b))
     traces: list[Trace] = [band(x, np.zeros_like(x), density, "Beta", "$method"), line(x, density, "true coverage", "$method", hover="true coverage %{x:.1%}")]
-    peak = float(x[density.argmax()])
-    notes = [label(peak, float(density.max()), f"true coverage: Beta({k}, {n_cal + 1 - k})", "$method", anchor="center", shift=(0, 10))]
+    flank = int(np.argmax(density > 0.8 * density.max()))  # on the left, where no line crosses the text
+    notes = [label(x[flank], density[flank], f"true coverage:<br>Beta({k}, {n_cal + 1 - k})", "$method", anchor="right", shift=(-8, 0))]
     summary = f"Given the calibration part, the true coverage follows Beta({k}, {n_cal + 1 - k}), mean {mean:.1%}."
     shapes = [rule(1 - params.alpha, "target", "$truth", width=1.25)]
     if n_test:

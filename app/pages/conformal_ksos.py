@@ -11,8 +11,9 @@ from typing import Any, TypeGuard
 import numpy as np
 import orjson
 
-from app.pages._split_conformal import ABOVE, BELOW, CENSORED, coverage_law, floats, local_coverage, score_sides
-from app.plotting import Changes, Figure, Panel, Trace, View, alpha, axis, band, end_labels, label, layout, line, log_axis, outline, plain_text, rule, scatter
+from app.pages._kernel_sos import convergence, spectrum
+from app.pages._split_conformal import CENSORED, coverage_law, floats, local_coverage, score_sides
+from app.plotting import Changes, Figure, Panel, Trace, View, alpha, axis, band, end_labels, key_row, label, layout, line, outline, plain_text, rule, scatter
 from backends.contract import Frame
 from backends.runtime.tables import split_names
 
@@ -21,7 +22,7 @@ FEATURES = 3  # at most
 SHOWN_POINTS = 600  # of each kind: a file may have 100,000 rows
 # The path's axis is log10 of the penalty; its two limits are stops beyond the slider's 1e-3 to 1e3.
 SEPARATE, SYMMETRIC, STOP, EDGE = -4.0, 4.0, 3.5, 3.4
-PATH_TICKS = {SEPARATE: "separate", -3: "0.001", -2: "0.01", -1: "0.1", 0: "1", 1: "10", 2: "100", 3: "1000", SYMMETRIC: "symmetric"}
+PATH_TICKS = {SEPARATE: "separate", -2: "0.01", 0: "1", 2: "100", SYMMETRIC: "symmetric"}
 
 
 def views(frame: Frame, params: Any) -> list[View]:
@@ -36,8 +37,8 @@ def views(frame: Frame, params: Any) -> list[View]:
         local_coverage(data, params),
         score_sides(data, params),
         coverage_law(data, params),
-        _spectrum(data),
-        _convergence(data),
+        spectrum(data),
+        convergence(data),
     ]
     return [view for view in made if view is not None]
 
@@ -133,7 +134,8 @@ def _band(data: Mapping[str, Any], metrics: Mapping[str, Any], params: Any) -> F
         ends.append((mean[-1], "prediction", "$method"))
     traces += _points(x, y, role, (at, lower, upper) if has_band and _is_exact(data, params) else None)
     low, high = _y_range(y, [t["y"] for t in traces if t["mode"] == "lines" and t["name"] != "band"])
-    notes = end_labels(ends, (low, high), height - 40 - 48)
+    notes = end_labels(ends, (low, high), height - 34 - 48)
+    notes += key_row(("\u25cb train", "$muted"), ("\u25c6 calibration", "$muted"), ("\u25cf test", "$data"), ("\u25b2\u25bc missed", "$warning"))
     if grid and not has_band and "upper_symmetric" not in grid and metrics.get("coverage") is not None:
         notes.append(label(0.5, 0.97, CENSORED, "$warning", anchor="center", xref="x domain", yref="y domain", yanchor="top"))
     edge = 0.02 * float(np.ptp(x))
@@ -142,14 +144,13 @@ def _band(data: Mapping[str, Any], metrics: Mapping[str, Any], params: Any) -> F
         axis(plain_text(axes["x"]), range=[float(x.min()) - edge, float(x.max()) + edge], showgrid=False),
         axis(plain_text(axes["y"]), range=[low, high]),
         right=104,
-        legend=True,
+        top=34,
         annotations=notes,
     )
     return Figure("band", _band_title(metrics, params), traces, plot, _band_summary(metrics, params), "main", height=height)
 
 
 def _points(x: np.ndarray, y: np.ndarray, role: np.ndarray, edges: tuple[np.ndarray, np.ndarray, np.ndarray] | None) -> list[Trace]:
-    legend = {"showlegend": True}
     styles = ((TRAIN, "train", "$muted", "circle-open", 5), (CALIBRATION, "calibration", "$muted", "diamond", 5), (TEST, "test", "$data", "circle", 6))
     above = below = np.zeros(x.size, bool)
     if edges is not None:
@@ -162,10 +163,11 @@ def _points(x: np.ndarray, y: np.ndarray, role: np.ndarray, edges: tuple[np.ndar
         rows = np.flatnonzero(role == code)
         kept[rows[:: -(-rows.size // SHOWN_POINTS) or 1]] = True
         shown = kept & (role == code) & ~(above | below)
-        traces.append(scatter(x[shown], y[shown], name, colour, symbol=symbol, size=size, hover=f"{name} %{{x:.3g}}, %{{y:.3g}}", opacity=0.8, **legend))
-    for missed, name, symbol in ((above & kept, "missed above", "triangle-up"), (below & kept, "missed below", "triangle-down")):
+        traces.append(scatter(x[shown], y[shown], name, colour, symbol=symbol, size=size, hover=f"{name} %{{x:.3g}}, %{{y:.3g}}", opacity=0.8))
+    for missed, side, symbol in ((above & kept, "above", "triangle-up"), (below & kept, "below", "triangle-down")):
         if missed.any():
-            traces.append(scatter(x[missed], y[missed], name, "$warning", symbol=symbol, size=10, hover=f"{name} %{{x:.3g}}, %{{y:.3g}}", **legend))
+            hover = f"{side} the band %{{x:.3g}}, %{{y:.3g}}"
+            traces.append(scatter(x[missed], y[missed], "missed", "$warning", symbol=symbol, size=10, hover=hover))
     return traces
 
 
@@ -191,13 +193,14 @@ def _band_title(metrics: Mapping[str, Any], params: Any) -> str:
     if chosen is None:
         return "The band"
     how = "chosen from the training data" if params.symmetry == "auto" else "set by hand"
-    return f"The band, symmetry {_number(chosen)} ({how})"
+    tied = {"separate": "its sides separate", "symmetric": "its sides equal"}.get(str(chosen), f"its sides tied by {_number(chosen)}")
+    return f"The band, {tied} ({how})"
 
 
 def _band_summary(metrics: Mapping[str, Any], params: Any) -> str:
     if metrics.get("coverage") is None:
         return "The points; the band follows."
-    target = f"{_percent(metrics['coverage'])} of the test points lie inside (target {_percent(1 - params.alpha)})."
+    target = f"{_percent(metrics['coverage'])} of the test points lie inside (target {1 - params.alpha:.0%})."
     if metrics.get("mean_width") is None:
         return f"{target} The band is infinite: the calibration set is too small for this error rate."
     width = f" Mean width {_number(metrics['mean_width'])}, symmetric band {_number(metrics.get('mean_width_symmetric'))}."
@@ -279,63 +282,6 @@ def _path_summary(path: Mapping[str, Any]) -> str:
         text += f" Width {_number(float(width[0]))} at {labels[0]}, {_number(float(width[-1]))} at {labels[-1]}."
     chosen = path.get("chosen")
     return text if chosen is None else f"{text} Automatic choice: {labels[int(chosen)]}."
-
-
-# ----------------------------------------------------------------------------------------------- how it was fitted
-
-
-def _spectrum(data: Mapping[str, Any]) -> Figure | None:
-    spectrum = data.get("spectrum")
-    if spectrum is None:
-        return None
-    traces, notes, ranks, width = [], [], [], len(spectrum["upper"])
-    for key, name, colour, symbol in (("upper", "upper side", ABOVE, "circle"), ("lower", "lower side", BELOW, "diamond-open")):
-        values = floats(spectrum[key])
-        alive = values > 1e-8 * max(float(values.max(initial=0)), 1e-300)
-        ranks.append(int(alive.sum()))
-        index = np.arange(1, values.size + 1)[alive]
-        drawn = line(index, values[alive], name, colour, width=1.25, dash="solid", hover=f"{name}: %{{y:.3g}}")
-        traces.append(drawn | {"mode": "lines+markers", "marker": {"color": colour, "symbol": symbol, "size": 8}})
-        if alive.any():
-            flip = index[-1] > 0.6 * width
-            place: dict[str, Any] = {"anchor": "right" if flip else "left", "shift": (-10 if flip else 10, -8 if key == "upper" else 8)}
-            notes.append(label(int(index[-1]), math.log10(values[alive][-1]), f"{name}, rank {alive.sum()}", colour, **place))
-    plot = layout(
-        axis("eigenvalue number", "count", range=[0.5, width + 0.5], showgrid=False),
-        log_axis("eigenvalue", "squared residual sd, log scale", np.concatenate([t["y"] for t in traces])),
-        annotations=notes,
-    )
-    summary = f"The upper side is a sum of {ranks[0]} squares, the lower side of {ranks[1]}, of {width} possible."
-    return Figure("spectrum", "How many squares each side needs", traces, plot, summary, height=320)
-
-
-def _convergence(data: Mapping[str, Any]) -> Figure | None:
-    convergence = data.get("convergence")
-    if convergence is None or not len(convergence["iteration"]):
-        return None
-    step = floats(convergence["iteration"])
-    dual, primal, gap = (_positive(convergence[key]) for key in ("dual", "primal", "gap"))
-    traces = [
-        line(step, primal, "feasible primal", "$peer-1", hover="primal %{y:.5g}"),
-        line(step, dual, "dual", "$method", hover="dual %{y:.5g}"),
-        line(step, gap, "relative gap", "$ink", width=1.5, yaxis="y2", hover="gap %{y:.2g}"),
-    ]
-    corner: dict[str, Any] = {"anchor": "right", "xref": "paper", "yref": "paper"}
-    notes = [label(0.99, 0.96, "feasible primal", "$peer-1", **corner), label(0.99, 0.88, "dual", "$method", **corner)]
-    plot = layout(
-        axis("iteration", "count", showgrid=False, anchor="y2"),
-        log_axis("objective", "log scale", np.concatenate([dual, primal]), domain=(0.46, 1.0)),
-        yaxis2=log_axis("gap", "relative, log", gap, domain=(0.0, 0.38)),
-        annotations=notes,
-    )
-    last = float(convergence["gap"][-1])
-    summary = f"After {int(step[-1])} iterations the optimum is known to a relative gap of {last:.1e}: a certificate, not a guess."
-    return Figure("convergence", "The certificate closes", traces, plot, summary, height=320)
-
-
-def _positive(values: Any) -> np.ndarray:
-    array = floats(values)
-    return np.where(array > 0, array, np.nan)  # a log axis has no place for the rest
 
 
 # ------------------------------------------------------------------------------------------------- the person's file
