@@ -81,7 +81,8 @@ export class LivePlot {
     this.figure = null;
     this.run = null;
     this.runSince = 0;
-    this.ghosts = [];
+    this.castable = []; // the newest traces that may stay behind
+    this.ghosts = []; // those that did
     this.inSight = false;
     this.held = false;
     this.drawn = null; // size and revision of what is on screen
@@ -110,11 +111,13 @@ export class LivePlot {
   update(figure, run) {
     const now = performance.now();
     if (run !== this.run) {
-      if (this.figure && now - this.runSince > GESTURE_MS) this.ghosts = this.figure.data.filter((trace) => trace.meta?.ghost);
+      if (now - this.runSince > GESTURE_MS) this.ghosts = this.castable;
       this.run = run;
       this.runSince = now;
     }
     this.figure = figure;
+    const castable = figure.data.filter((trace) => trace.meta?.ghost);
+    if (castable.length) this.castable = castable; // the first frames of a run may not have them yet
     this.request();
   }
 
@@ -164,6 +167,8 @@ export class LivePlot {
       height,
       autosize: false,
       uirevision: "kept",
+      // Plotly does not see that a typed array of the same length holds other numbers.
+      datarevision: this.revision,
       // What the server says about a dragged shape wins over what Plotly remembers of the drag.
       editrevision: this.revision,
     };

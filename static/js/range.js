@@ -29,7 +29,7 @@ class Range {
     if (unit) name.append(h("span", { class: "pp-unit", text: unit }));
     const span = log ? { min: 0, max: STEPS, step: 1 } : { min: this.lo, max: this.hi, step: integer ? Math.max(1, step ?? 1) : (step ?? "any") };
     this.slider = h("input", { type: "range", id: `${id}-slider`, "aria-label": unit ? `${label}, ${unit}` : label, ...span, on: { input: () => this.slide(), change: () => this.link.send("change", { value: this.value }) } });
-    this.number = h("input", { type: "number", id: `${id}-number`, class: "pp-number", min, max, step: integer ? 1 : "any", inputmode: integer ? "numeric" : "decimal", "aria-describedby": help ? `${id}-help` : null, on: { change: () => this.type() } });
+    this.number = h("input", { type: "number", id: `${id}-number`, class: "pp-range-number", min, max, step: integer ? 1 : "any", inputmode: integer ? "numeric" : "decimal", "aria-describedby": help ? `${id}-help` : null, on: { change: () => this.type() } });
     this.chips = words.map((word) => h("button", { type: "button", class: "pp-chip pp-chip-word", "data-word": word, "aria-pressed": "false", text: word, on: { click: () => this.choose(word) } }));
     this.fault = h("p", { class: "pp-error", role: "alert", hidden: true });
     const parts = [h("div", { class: "pp-range-head" }, name, this.number), this.slider];
