@@ -47,7 +47,8 @@ class InputError(ValueError):
         self.field, self.problem, self.remedy = field, problem, remedy
 
     def __str__(self) -> str:
-        return " ".join(f"{self.field}: {self.problem}; {self.remedy}".split())  # one line, whatever was given
+        line = " ".join(f"{self.field}: {self.problem}; {self.remedy}".split())
+        return "".join(c if c.isprintable() else "?" for c in line)  # whatever was given, also in a terminal
 
     def to_dict(self) -> dict[str, str]:
         return {"field": self.field, "problem": self.problem, "remedy": self.remedy}

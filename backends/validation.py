@@ -66,15 +66,16 @@ def _allowed(node: Mapping[str, Any]) -> str:
         noun = "a whole number" if kind == "integer" else "a number"
         low, high = node.get("minimum"), node.get("maximum")
         above, below = node.get("exclusiveMinimum"), node.get("exclusiveMaximum")
+        multiple = f", a multiple of {number_text(node['multipleOf'])}" if "multipleOf" in node else ""
         if low is not None and high is not None:
-            return f"{noun} from {number_text(low)} to {number_text(high)}"
+            return f"{noun} from {number_text(low)} to {number_text(high)}{multiple}"
         words = [
             *([f"at least {number_text(low)}"] if low is not None else []),
             *([f"above {number_text(above)}"] if above is not None else []),
             *([f"at most {number_text(high)}"] if high is not None else []),
             *([f"below {number_text(below)}"] if below is not None else []),
         ]
-        return " ".join([noun, " and ".join(words)]).strip()
+        return " ".join([noun, " and ".join(words)]).strip() + multiple
     if kind == "string":
         pattern = " like #rrggbb" if node.get("format") == "color" else ""
         return f"text of at most {number_text(node['maxLength'])} characters" if "maxLength" in node else f"text{pattern}"
@@ -99,6 +100,9 @@ def validate(model: type[P], values: Mapping[str, Any]) -> P:
 
 def _plain(model: type[Params], values: Mapping[str, Any], error: ValidationError) -> InputError:
     first = error.errors(include_url=False, include_context=True)[0]
+    cause = first.get("ctx", {}).get("error")
+    if isinstance(cause, InputError):  # a validator of the method's own that names field and remedy
+        return cause
     field = str(first["loc"][0]) if first["loc"] else "params"
     if field not in model.model_fields:
         return InputError(field, "the values do not go together", str(first["msg"]).removeprefix("Value error, "))
@@ -138,7 +142,7 @@ def shown(value: Any) -> str:
     """
     try:
         text = json.dumps(value, ensure_ascii=False)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RecursionError):
         text = "this value"
     text = "".join(c if c.isprintable() else "?" for c in text)
     return text if len(text) <= SHOWN_CHARACTERS else text[: SHOWN_CHARACTERS - 3] + "..."

@@ -58,9 +58,10 @@ def _joined(kind: str, parts: Sequence[bytes]) -> bytes:
 
 
 def size_bytes(value: Any) -> int:
-    """About how much memory a value holds: its arrays exactly, the rest by its pickle."""
-    if hasattr(value, "nbytes"):
-        return int(value.nbytes)
+    """About how much memory a value keeps: its arrays exactly (a view keeps the whole of its base), the rest by its pickle."""
+    if hasattr(value, "nbytes") and getattr(value, "dtype", None) != object:
+        base = getattr(value, "base", None)
+        return int(base.nbytes if hasattr(base, "nbytes") else value.nbytes)
     if isinstance(value, Mapping):
         return sum(size_bytes(v) for v in value.values()) + 64
     if isinstance(value, tuple | list):
