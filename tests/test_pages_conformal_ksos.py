@@ -129,6 +129,13 @@ def test_an_infinite_band_says_so() -> None:
     assert any("infinite" in a["text"] for a in made["band"].layout["annotations"])
 
 
+def test_a_coverage_far_from_the_promise_is_still_in_the_picture(whole: tuple[Params, Frame]) -> None:
+    params, frame = whole
+    law = {**frame.data["law"], "observed": 0.4, "n_test": 1000}
+    low, high = views_of(params, with_data(frame, law=law))["law"].layout["xaxis"]["range"]
+    assert low < 0.4 < high
+
+
 def test_large_files_are_thinned(whole: tuple[Params, Frame]) -> None:
     params, frame = whole
     rng, n = np.random.default_rng(0), 20_000

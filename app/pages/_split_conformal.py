@@ -103,7 +103,8 @@ def coverage_law(data: Mapping[str, Any], params: Any) -> Figure | None:
     a, b = float(k), float(n_cal + 1 - k)
     mean, sd = a / (a + b), math.sqrt(a * b / (a + b + 1)) / (a + b)
     sd_seen = math.sqrt(mean * (1 - mean) / max(n_test, 1) + sd**2)
-    low, high = max(1e-6, mean - 4 * sd_seen), min(1 - 1e-6, mean + 4 * sd_seen)
+    shown = mean if observed is None else observed  # also where it fell far from what was promised
+    low, high = max(1e-6, min(mean - 4 * sd_seen, shown - sd)), min(1 - 1e-6, max(mean + 4 * sd_seen, shown + sd))
     x = np.linspace(low, high, 120)
     density = np.exp((a - 1) * np.log(x) + (b - 1) * np.log1p(-x) - betaln(a, b))
     traces: list[Trace] = [band(x, np.zeros_like(x), density, "Beta", "$method"), line(x, density, "true coverage", "$method", hover="true coverage %{x:.1%}")]
