@@ -47,7 +47,9 @@ def theme() -> gr.themes.Base:
     """Gradio's theme object tied to the tokens of static/css/tokens.css; light and dark read the same tokens."""
     sans = SystemFont("var(--sans)")
     mono = SystemFont("var(--mono)")
-    base = gr.themes.Base(primary_hue="slate", secondary_hue="slate", neutral_hue="slate", radius_size="sm", spacing_size="md", text_size="md", font=[sans], font_mono=[mono])
+    base = gr.themes.Base(
+        primary_hue="slate", secondary_hue="slate", neutral_hue="slate", radius_size="sm", spacing_size="md", text_size="md", font=[sans], font_mono=[mono]
+    )
     # A theme value and its dark twin are the same token: the token itself changes with the scheme.
     values = {
         "body_background_fill": "var(--ground)",

@@ -62,9 +62,10 @@ class Drawer {
   async load(tab) {
     tab.fresh = true;
     tab.panel.setAttribute("aria-busy", "true");
-    const query = this.query;
-    const answer = await fetch(`/m/${this.slug}/about/${tab.id}${query ? `?${query}` : ""}`).catch(() => null);
-    if (query !== this.query) return; // a newer request is on its way
+    const request = fetch(`/m/${this.slug}/about/${tab.id}${this.query ? `?${this.query}` : ""}`);
+    tab.request = request;
+    const answer = await request.catch(() => null);
+    if (tab.request !== request) return; // a newer one is on its way
     tab.panel.removeAttribute("aria-busy");
     if (!answer?.ok) {
       tab.fresh = false;

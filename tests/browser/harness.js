@@ -11,7 +11,7 @@ function component(name, kind, meta, parent, value = "") {
   document.querySelector(parent).append(element);
   const watchers = [];
   const made = { element, events: [], props: { value } };
-  made.api = { props: made.props, trigger: (event, payload) => made.events.push({ event, ...payload }), watch: (_, callback) => watchers.push(callback) };
+  made.api = { props: made.props, trigger: (name, payload) => made.events.push({ sent: name, ...payload }), watch: (_, callback) => watchers.push(callback) };
   made.set = (next) => {
     made.props.value = typeof next === "object" ? JSON.stringify(next) : next;
     watchers.forEach((callback) => callback());
