@@ -73,7 +73,7 @@ def test_plotly_accepts_the_figure_and_its_axes_are_named(whole: tuple[Params, F
 
 
 def test_pictures_are_quick_and_small() -> None:
-    params = validate(METHOD.Params, {})
+    params = validate(METHOD.Params, METHOD.card.presets[0].params)
     frame = list(METHOD.run(params, RunContext(ContextSpec(seed=0))))[-1]
     took = []
     for _ in range(15):
