@@ -201,10 +201,10 @@ def imports_of(folder: Path) -> frozenset[str]:
 
 def check_imports_stay_in_the_package(method: Method) -> None:
     folder = folders.ROOT / "backends" / method.card.package
-    _assert_imports(imports_of(folder), method.card.package)
+    assert_imports(imports_of(folder), method.card.package)
 
 
-def _assert_imports(found: frozenset[str], package: str) -> None:
+def assert_imports(found: frozenset[str], package: str) -> None:
     others = {m.card.package for m in registry.methods().values()} - {package}
     bad = [name for name in found if _forbidden(name.split("."), others)]
     assert not bad, f"{package} imports {sorted(bad)}: not another method, not a face"

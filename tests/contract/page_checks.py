@@ -11,7 +11,7 @@ from typing import Any
 
 import gradio as gr
 import orjson
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app import pages
@@ -21,7 +21,7 @@ from app.tools import make_tool, tool_name
 from app.workbench import Workbench
 from backends.contract import Frame, InputError, Method
 from backends.validation import allowed, validate
-from tests.contract.input_checks import assert_plain
+from tests.contract.input_checks import FUZZ, assert_plain
 from tests.contract.running import cheap, fresh_memo, reference, run
 
 PAGE_LIMIT_BYTES = 30_000
@@ -123,7 +123,7 @@ def check_events_never_raise(method: Method) -> None:
     event = st.fixed_dictionaries({}, optional={"type": kinds, **dict.fromkeys(EVENT_KEYS, json_values)})
     fielded = event.flatmap(lambda e: st.sampled_from(fields).map(lambda f: {**e, "field": f}))
 
-    @settings(max_examples=EVENT_EXAMPLES, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=EVENT_EXAMPLES, **FUZZ)
     @given(st.one_of(st.sampled_from([*names, "controls"]), st.text(max_size=10)), st.one_of(event, fielded))
     def try_one(view: str, forged: dict[str, Any]) -> None:
         values = dict(cheap(method))

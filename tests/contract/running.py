@@ -154,13 +154,14 @@ def reference(method: Method) -> Result:
 class Background:
     """A run in a thread of its own, which can be stopped and paused as the runner does it.
 
-    ``on_frame`` is called in the computing thread after each frame.
+    ``on_frame`` is called in the computing thread after each frame, ``on_check`` at each check.
     """
 
     method: Method
     params: Params
     on_frame: Callable[[int], None] = lambda _: None
     on_pause: Callable[[], None] = lambda: None
+    on_check: Callable[[], None] = lambda: None
     frames: list[Frame] = field(default_factory=list)
     fault: BaseException | None = None
     generator: Any = None
@@ -168,7 +169,7 @@ class Background:
 
     @cached_property
     def control(self) -> Control:
-        return Control(on_pause=self.on_pause)
+        return Control(on_pause=self.on_pause, on_check=self.on_check)
 
     @cached_property
     def thread(self) -> threading.Thread:
