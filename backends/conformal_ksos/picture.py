@@ -119,9 +119,9 @@ def grid(prepared: Prepared, now: Calibrated | None, symmetric: Calibrated, cons
 
 def selection_curves(found: Curves) -> dict[str, Any]:
     """Both statistics along the path, from separate to symmetric."""
-    labels = [str(in_words(v)) if v in (0.0, math.inf) else f"{v:g}" for v in SYMMETRY_GRID[ASCENDING]]
-    low, high = SLIDER_ENDS
-    drawn = np.clip(np.array(SYMMETRY_GRID[ASCENDING]), low, high)
+    ascending = tuple(reversed(SYMMETRY_GRID))
+    labels = [str(in_words(v)) if v in (0.0, math.inf) else f"{v:g}" for v in ascending]
+    drawn = np.clip(np.array(ascending), *SLIDER_ENDS)
     return {"symmetry": drawn, "labels": labels, "dcov": found.dcov[ASCENDING], "hsic": found.hsic[ASCENDING]}
 
 
