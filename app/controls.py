@@ -34,7 +34,7 @@ class Control:
     def read(self, values: tuple[Any, ...]) -> Any:
         """The param value of what the components hold; raises InputError for a file from elsewhere."""
         if self.kind == "numbers":
-            return list(values)
+            return None if self.optional and set(values) == {None} else list(values)
         value = values[0]
         if self.kind == "upload":
             return _read_file(self.field, value)
@@ -49,7 +49,7 @@ class Control:
     def write(self, value: Any) -> tuple[Any, ...]:
         """What the components show for a param value."""
         if self.kind == "numbers":
-            return tuple(value)
+            return (None,) * len(self.components) if value is None else tuple(value)
         if self.kind == "upload":
             return (gr.skip() if value is not None and value.bytes is not None else None,)  # a file stays where the person put it
         return (value,)
@@ -84,11 +84,13 @@ def kind_of(model: type[Params], field: str) -> tuple[Kind, Mapping[str, Any], b
     if kind in ("number", "integer"):
         typed = node.get("control") == "number" or not _bounded(node)
         return ("number" if typed else "range"), node, optional
-    if kind == "string":
+    if kind == "string" and node.get("format") in (None, "color"):
         return ("color" if node.get("format") == "color" else "text"), node, optional
     if kind == "array" and node.get("labels"):
         if len(node["labels"]) > NUMBERS_LIMIT or node.get("minItems") != node.get("maxItems") or node.get("maxItems") != len(node["labels"]):
             raise TypeError(f"{field}: a list shown as fields has one label an entry, at most {NUMBERS_LIMIT}, and a fixed length")
+        if node["items"].get("type") not in ("number", "integer") or not _bounded(node["items"]):
+            raise TypeError(f"{field}: a list shown as fields holds bounded numbers")
         return "numbers", node, optional
     if kind in ("array", "object"):
         return "hidden", node, optional
@@ -102,7 +104,7 @@ def _bounded(node: Mapping[str, Any]) -> bool:
 def _number_or_word(value: str) -> Any:
     try:
         return json.loads(value)
-    except ValueError:
+    except (ValueError, RecursionError):
         return value
 
 
@@ -110,10 +112,15 @@ def _read_file(field: str, path: Any) -> Upload | None:
     """The upload behind a path that Gradio gave us; a path outside its upload folder is refused."""
     if path is None or path == "":
         return None
-    file = Path(str(path)).resolve()
     from gradio.utils import get_upload_folder
 
-    if not file.is_relative_to(Path(get_upload_folder()).resolve()) or not file.is_file():
+    file = Path(str(path))
+    try:
+        file = file.resolve()
+        ours = file.is_relative_to(Path(get_upload_folder()).resolve()) and file.is_file()
+    except (ValueError, OSError):  # a name that no file can have
+        ours = False
+    if not ours:
         raise InputError(field, "this is not a file that you uploaded here", "choose the file again")
     if file.stat().st_size > UPLOAD_LIMIT_BYTES:
         raise InputError(field, f"the file has {file.stat().st_size:,} bytes", f"choose one of at most {UPLOAD_LIMIT_BYTES:,} bytes")
@@ -157,7 +164,7 @@ def build(method: Registered, field: str) -> Control:
     component: Any
     if kind == "numbers":
         with gr.Row(elem_id=common.pop("elem_id"), elem_classes=common["elem_classes"]):
-            parts = tuple(gr.Number(v, label=text) for text, v in zip(node["labels"], default, strict=True))
+            parts = tuple(gr.Number(v, label=text) for text, v in zip(node["labels"], default or [None] * len(node["labels"]), strict=True))
         return Control(field, kind, parts, optional, bool(node.get("live")), bool(node.get("private")))
     if kind == "choice":
         choices = [(_words(v), v) for v in node["enum"]]

@@ -35,7 +35,7 @@ def encode(value: Any) -> Any:
 
 
 def _encode_array(array: np.ndarray) -> Any:
-    if array.dtype == np.uint8 and array.ndim == 3 and array.shape[2] == 3:
+    if array.dtype == np.uint8 and array.ndim == 3 and array.shape[2] == 3 and array.size:
         from PIL import Image
 
         file = io.BytesIO()

@@ -85,7 +85,8 @@ def get(slug: str) -> Registered:
     if slug in known:
         return known[slug]
     near = difflib.get_close_matches(slug, known, n=3, cutoff=0.4)
-    raise InputError("method", f"there is no method {slug[:60]!r}", ("did you mean " if near else "choose one of ") + ", ".join(near or known) + "?")
+    remedy = f"did you mean {' or '.join(near)}?" if near else "choose one of " + ", ".join(known)
+    raise InputError("method", f"there is no method {slug[:60]!r}", remedy)
 
 
 def by_theme() -> dict[str, list[Registered]]:

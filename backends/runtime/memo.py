@@ -59,9 +59,8 @@ def _joined(kind: str, parts: Sequence[bytes]) -> bytes:
 
 def size_bytes(value: Any) -> int:
     """About how much memory a value keeps: its arrays exactly (a view keeps the whole of its base), the rest by its pickle."""
-    if hasattr(value, "nbytes") and getattr(value, "dtype", None) != object:
-        base = getattr(value, "base", None)
-        return int(base.nbytes if hasattr(base, "nbytes") else value.nbytes)
+    if hasattr(value, "nbytes") and not getattr(value, "dtype", None) == object:  # noqa: SIM201, E721 - a dtype, compared with what it holds
+        return int(getattr(getattr(value, "base", None), "nbytes", value.nbytes))
     if isinstance(value, Mapping):
         return sum(size_bytes(v) for v in value.values()) + 64
     if isinstance(value, tuple | list):
