@@ -24,11 +24,11 @@ class Bar {
     this.heardAt = performance.now();
     this.doubtful = false;
     this.build();
-    subscribe("playable:stored", meta.slug, ({ bar }) => {
+    subscribe("playable:stored", meta.slug, root, ({ bar }) => {
       this.stored = bar;
       if (this.idle) this.show({ ...bar, note: this.value.note ?? bar.note });
     });
-    subscribe("playable:preset", meta.slug, ({ wanted }) => this.ask("preset", wanted));
+    subscribe("playable:preset", meta.slug, root, ({ wanted }) => this.ask("preset", wanted));
     this.listen();
     this.show(this.value);
   }
@@ -217,10 +217,10 @@ class Bar {
   listen() {
     document.addEventListener("keydown", (event) => {
       if (!this.root.isConnected || !this.shown) return;
-      if (event.key === "Enter" && event.ctrlKey && !ACTIVE.has(this.value.state)) {
+      if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && !ACTIVE.has(this.value.state)) {
         event.preventDefault();
         this.press();
-      } else if (event.key === "Escape" && !event.defaultPrevented && ACTIVE.has(this.value.state)) {
+      } else if (event.key === "Escape" && !event.defaultPrevented && !event.target.closest('[aria-expanded="true"]') && ACTIVE.has(this.value.state)) {
         this.press();
       }
     });

@@ -91,10 +91,11 @@ export function publish(type, detail, { keep }) {
   document.dispatchEvent(new CustomEvent(type, { detail }));
 }
 
-/** Calls `listener(detail)` for this method's messages, at once with the last kept one, if there is any. */
-export function subscribe(type, slug, listener) {
-  document.addEventListener(type, (event) => {
-    if (event.detail.slug === slug) listener(event.detail);
+/** Calls `listener(detail)` for this method's messages while `root` is in the page, at once with the last kept one. */
+export function subscribe(type, slug, root, listener) {
+  document.addEventListener(type, function hear(event) {
+    if (!root.isConnected) document.removeEventListener(type, hear);
+    else if (event.detail.slug === slug) listener(event.detail);
   });
   const last = kept.get(`${type} ${slug}`);
   if (last) listener(last);

@@ -18,8 +18,9 @@ class Drawer {
     rovingFocus(list, "[role=tab]", (button) => this.open(button.dataset.tab));
     root.addEventListener("click", (event) => this.onClick(event));
     const follow = debounce(() => this.markStale(), 400); // a dragged slider changes the run many times a second
-    subscribe("playable:run", this.slug, ({ query }) => {
-      this.query = query;
+    subscribe("playable:run", this.slug, root, ({ run, query }) => {
+      // A run with a private file is found by its id alone.
+      this.query = `?${query ? `${query}&` : ""}_run=${run}`;
       follow();
     });
     this.whenSeen(() => this.open(meta.tabs[0].id));
@@ -62,7 +63,7 @@ class Drawer {
   async load(tab) {
     tab.fresh = true;
     tab.panel.setAttribute("aria-busy", "true");
-    const request = fetch(`/m/${this.slug}/about/${tab.id}${this.query ? `?${this.query}` : ""}`);
+    const request = fetch(`/m/${this.slug}/about/${tab.id}${this.query}`);
     tab.request = request;
     const answer = await request.catch(() => null);
     if (tab.request !== request) return; // a newer one is on its way

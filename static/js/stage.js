@@ -139,10 +139,10 @@ class FigureView extends View {
   }
 
   menu() {
-    const item = (text, act) => h("button", { type: "button", text, on: { click: () => { menu.open = false; act(); } } });
+    const item = (sign, text, act) => h("button", { type: "button", on: { click: () => { menu.open = false; act(); } } }, icon(sign), h("span", { text }));
     const file = `${this.slug}-${this.name}`;
-    this.unghost = item("Clear ghost", () => this.plot.clearGhost());
-    const list = h("div", { class: "pp-menu-list" }, item("Save as PNG", () => this.plot.save("png", file)), item("Save as SVG", () => this.plot.save("svg", file)), this.unghost);
+    this.unghost = item("ghost", "Clear ghost", () => this.plot.clearGhost());
+    const list = h("div", { class: "pp-menu-list" }, item("download", "Save as PNG", () => this.plot.save("png", file)), item("download", "Save as SVG", () => this.plot.save("svg", file)), this.unghost);
     const menu = h("details", { class: "pp-menu" }, h("summary", { "aria-label": "Picture: save, clear ghost", title: "Save, clear ghost" }, icon("download")), list);
     menu.addEventListener("toggle", () => (this.unghost.disabled = !this.plot.hasGhost));
     menu.addEventListener("focusout", (event) => {

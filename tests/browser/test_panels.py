@@ -370,6 +370,8 @@ def test_mounting_twice_or_after_the_root_was_replaced_is_harmless(demo: Page) -
     demo.evaluate("(() => { const { element } = components.bar; element.innerHTML = element.firstChild.cloneNode(false).outerHTML; })()")
     barred(demo, state="done", message="back again")
     expect(demo.locator(".pp-message")).to_have_text("back again")
+    demo.evaluate("document.dispatchEvent(new CustomEvent('playable:preset', { detail: { slug: 'demo', wanted: { name: 'tiny' } } }))")
+    assert [e["sent"] for e in events(demo, "bar")] == ["run", "preset"], "the replaced bar no longer listens"
     assert demo.locator(".pp-run").count() == 1
 
 
@@ -440,7 +442,7 @@ def test_the_drawer_fetches_a_text_once_and_follows_the_run(demo: Page, asked: l
     assert texts == sorted(f"/m/demo/about/{name}" for name in ("how", "exercise", "claims", "code", "data"))
     barred(demo, state="done", run="r7", query="alpha=0.2")
     demo.wait_for_timeout(700)
-    assert asked[-1] == "/m/demo/about/data?alpha=0.2"
+    assert asked[-1] == "/m/demo/about/data?alpha=0.2&_run=r7"
     panel = demo.get_by_role("tabpanel")
     panel.get_by_role("button", name="measure now").click()
     panel.get_by_role("button", name="show").click()
