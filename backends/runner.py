@@ -81,7 +81,13 @@ class Runner:
         the visitor's former live run of the method. Raises InputError when the visitor has three runs waiting.
         """
         method = registry.get(slug)
-        found = self._attach(method, params, visitor, fresh, live, secrets)
+        try:
+            found = self._attach(method, params, visitor, fresh, live, secrets)
+        except InputError:
+            raise
+        except Exception as error:  # noqa: BLE001 - a fault of the card, in plain words like any other
+            traceback.print_exc()
+            raise plain_fault(error) from None
         if isinstance(found, StoredRun):
             async for update in self._replay(found):
                 yield update

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 import threading
 import time
@@ -67,14 +68,15 @@ class Listener:
     paused: bool = False  # his view only; the computation goes on for the others
     left: bool = False  # he pressed Stop
     told: State | None = None
+    called: bool = False  # since he last looked: one call is enough however much happens meanwhile
 
     def wake(self) -> bool:
-        """False when his loop is closed: he is gone without a word."""
-        try:
-            self.loop.call_soon_threadsafe(self.news.set)
-        except RuntimeError:
-            return False
-        return True
+        """False when his loop is closed: he is gone without a word. Called with the run's lock held."""
+        if not self.called:
+            self.called = True
+            with contextlib.suppress(RuntimeError):
+                self.loop.call_soon_threadsafe(self.news.set)
+        return not self.loop.is_closed()
 
 
 class Run:
@@ -153,6 +155,7 @@ class Run:
         """The newest update this listener has not had, or None."""
         with self.lock:
             listener.news.clear()
+            listener.called = False
             if listener.left:
                 return replace(self._update, state="cancelled", message="stopped")
             if listener.paused:

@@ -7,6 +7,7 @@ import gc
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -698,6 +699,42 @@ def test_an_error_while_stopping_is_no_failure(lab: Make) -> None:
 
     asyncio.run(scene())
     assert ended == ["cancelled"]
+
+
+def test_a_weight_that_fails_is_a_plain_fault(lab: Make) -> None:
+    def weight(params: Any) -> Any:
+        raise KeyError("/srv/card.py")
+
+    async def scene() -> None:
+        lab_runner = lab(replace(fake(Steps()), _weight=weight))
+        with pytest.raises(InputError) as caught:
+            await watch(lab_runner).end()
+        assert str(caught.value).startswith("run: the computation failed (KeyError)")
+        assert not lab_runner._runs
+
+    asyncio.run(scene())
+
+
+def test_a_method_that_talks_without_end_does_not_flood_the_pages(lab: Make) -> None:
+    def body(params: Any, context: Context) -> Iterator[Frame]:
+        for i in range(20_000):
+            context.say(f"line {i}")
+        yield Frame(1.0, "done")
+
+    async def scene() -> None:
+        loop, calls = asyncio.get_running_loop(), []
+        call = loop.call_soon_threadsafe
+
+        def counted(*args: Any, **more: Any) -> Any:
+            calls.append(1)
+            return call(*args, **more)
+
+        loop.call_soon_threadsafe = counted  # type: ignore[method-assign]
+        w = watch(lab(fake(body)))
+        assert (await w.end()).message == "done"
+        assert len(calls) <= 2 * len(w.updates) + 5, "one call for what one look takes"
+
+    asyncio.run(scene())
 
 
 # privacy ------------------------------------------------------------------------------------------------------
