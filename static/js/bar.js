@@ -69,8 +69,19 @@ class Bar {
   }
 
   choosePreset(name) {
-    for (const chip of this.chips.children) chip.setAttribute("aria-pressed", String(chip.dataset.preset === name));
+    this.pressPreset(name);
     this.ask("preset", { name });
+  }
+
+  pressPreset(name) {
+    for (const chip of this.chips.children) chip.setAttribute("aria-pressed", String(chip.dataset.preset === name));
+  }
+
+  /** The preset that a link's query stands for, null when a control was changed since. */
+  presetOf(query) {
+    const names = new URLSearchParams(query);
+    for (const name of names.keys()) if (!name.startsWith("_")) return null;
+    return names.get("_preset") ?? this.meta.presets[0]?.name;
   }
 
   openStep(index) {
@@ -83,7 +94,7 @@ class Bar {
     const { preset, question } = steps[index];
     const go = h("button", { type: "button", class: "pp-button", text: "Show me", on: { click: () => this.choosePreset(preset) } });
     const next = index + 1 < steps.length ? h("button", { type: "button", class: "pp-quiet", text: "next step", on: { click: () => this.openStep(index + 1) } }) : null;
-    this.card.replaceChildren(h("span", { class: "pp-guide-step", text: `Step ${index + 1} of ${steps.length}` }), h("p", { text: question }), h("div", { class: "pp-guide-row" }, go, next));
+    this.card.replaceChildren(h("p", {}, h("span", { class: "pp-guide-step", text: `Step ${index + 1} of ${steps.length}` }), h("span", { text: question })), h("div", { class: "pp-guide-row" }, go, next));
   }
 
   press() {
@@ -133,7 +144,10 @@ class Bar {
     this.copy.hidden = !value.href || Boolean(value.settings);
     this.save.hidden = !value.settings;
     if (before.state !== value.state) setText(this.spoken, SPOKEN[value.state] ?? "");
-    if (value.query !== undefined && value.query !== before.query) this.writeAddress();
+    if (value.query !== undefined && value.query !== before.query) {
+      this.writeAddress();
+      this.pressPreset(this.presetOf(value.query));
+    }
     if (value.run && (before.run !== value.run || before.query !== value.query || before.state !== value.state)) {
       publish("playable:run", { slug: this.meta.slug, run: value.run, query: value.query ?? "", state: value.state }, { keep: true });
     }

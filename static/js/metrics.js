@@ -29,7 +29,7 @@ export class Metrics {
     }
   }
 
-  add({ label, unit, better, meaning, kind }) {
+  add({ name, label, unit, better, meaning, kind }) {
     const term = h("dt", { text: label });
     const value = h("span", { class: "pp-metric-value" });
     const figure = h("dd", {}, value);
@@ -39,6 +39,6 @@ export class Metrics {
     }
     const paper = h("span", { class: "pp-metric-paper", hidden: true });
     const small = h("dd", { class: "pp-metric-small" }, unit ? h("span", { text: unit }) : null, kind === "measured" ? h("span", { text: "measured here" }) : null, paper);
-    return { element: h("div", { class: "pp-metric", title: meaning }, term, figure, small), value, paper };
+    return { element: h("div", { class: "pp-metric", "data-metric": name, title: meaning }, term, figure, small), value, paper };
   }
 }

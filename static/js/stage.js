@@ -1,9 +1,10 @@
 /* The stage: the method's pictures, its metrics, and what made them. Views change in place, by name. */
-import { eachFrame, h, icon, parse, publish, setText } from "./dom.js";
+import { eachFrame, h, icon, parse, publish, setText, subscribe } from "./dom.js";
 import { FramePlayer } from "./frames.js";
 import { Metrics } from "./metrics.js";
 import { LivePlot } from "./plot.js";
 
+const INVITATION = "Press Run to see the method work.";
 const MAIN_PX = [340, 720]; // least and greatest height of the main picture
 const SUMMARY_PX = 40;
 
@@ -19,13 +20,14 @@ class Stage {
     this.views = new Map();
     this.filled = false;
     if (meta.theme) (root.closest(".pp-method") ?? root).dataset.theme = meta.theme;
-    this.invitation = h("p", { class: "pp-invitation", hidden: true, text: "Press Run to see the method work." });
+    this.invitation = h("p", { class: "pp-invitation", hidden: true, text: INVITATION });
     this.grid = h("div", { class: "pp-views" });
     this.metrics = new Metrics();
     this.notes = h("ul", { class: "pp-notes", hidden: true });
     this.ran = h("p", { class: "pp-ran", hidden: true });
     root.replaceChildren(this.invitation, this.grid, this.notes, this.ran);
     this.later = eachFrame((raw) => this.show(parse(raw)));
+    subscribe("playable:run", meta.slug, root, ({ state }) => setText(this.invitation, state === "running" ? "The first picture is on its way." : INVITATION));
     if (!link.value) this.fetchStored();
   }
 

@@ -319,6 +319,10 @@ def test_presets_and_the_guided_exercise_work_by_keyboard(demo: Page) -> None:
     demo.keyboard.press("ArrowRight")
     demo.keyboard.press("Enter")
     assert events(demo, "bar")[-1] == {"sent": "preset", "name": "engel"}
+    barred(demo, state="done", run="r1", query="_preset=engel&_v=1")
+    expect(demo.get_by_role("button", name="Engel food data")).to_have_attribute("aria-pressed", "true")
+    barred(demo, state="done", run="r2", query="_preset=engel&alpha=0.2&_v=1")
+    expect(demo.get_by_role("button", name="Engel food data")).to_have_attribute("aria-pressed", "false")
     demo.get_by_role("button", name="Exercise, step 2").press("Enter")
     expect(demo.get_by_text("How many calibration points does 90 % need?")).to_be_visible()
     demo.get_by_role("button", name="Show me").press("Enter")
