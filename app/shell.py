@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 import gradio as gr
 
 from app import share
-from app.assets import static_url
+from app.assets import static_url, tags
 from app.tools import make_tool, tool_name
 from app.workbench import PRIVATE, Workbench
 from backends import registry
@@ -80,8 +80,12 @@ def footer() -> str:
     return "<footer class='pp-footer'>Playable Papers. Real algorithms, real data, nothing canned.</footer>"
 
 
-def _html(text: str) -> gr.HTML:
-    return gr.HTML(text, apply_default_css=False, js_on_load=None)  # Gradio's running-text style fits no part of ours
+def _html(text: str, **options: Any) -> gr.HTML:
+    return gr.HTML(text, apply_default_css=False, js_on_load=None, **options)  # Gradio's running-text style fits no part of ours
+
+
+def _header(current: str | None = None) -> gr.HTML:
+    return _html(header(current), head=tags())  # pages without a method need the switch of light and dark too
 
 
 # What a page never reads: types for API callers (a file's alone are 4 kB), ids of custom components, keys of re-renders.
@@ -112,7 +116,7 @@ def build(runner: Runner) -> gr.Blocks:
     """The whole Gradio application, not yet mounted."""
     with LabBlocks(title="Playable Papers", analytics_enabled=False, fill_width=True) as demo:
         gr.Navbar(visible=False)
-        _html(header())
+        _header()
         _html(gallery())
         _html(footer())
         for method in registry.methods().values():
@@ -122,7 +126,7 @@ def build(runner: Runner) -> gr.Blocks:
             _theme_page(demo, theme, methods, runner)
     with demo.route("About", "/about", show_in_navbar=False):
         gr.Navbar(visible=False)
-        _html(header("about"))
+        _header("about")
         _html(about())
         _html(footer())
     demo.max_threads = MAX_THREADS
@@ -133,7 +137,7 @@ def build(runner: Runner) -> gr.Blocks:
 
 def _theme_page(demo: gr.Blocks, theme: str, methods: list[Registered], runner: Runner) -> None:
     gr.Navbar(visible=False)
-    _html(header(theme))
+    _header(theme)
     benches = [Workbench(m, runner) for m in methods]
     with gr.Tabs(elem_classes=["pp-tabs"], elem_id=f"theme-{theme}") as tabs:
         for bench in benches:
