@@ -337,10 +337,13 @@ class Context(Protocol):
     def torch_generator(self) -> torch.Generator: ...
 
     def check(self) -> None:
-        """Raises Stopped when the run was stopped and waits while it is paused; call it each 0.5 s of work."""
+        """Raises Stopped when the run was stopped and waits while it is paused; call it each 0.5 s of work.
+
+        Without it a run can be stopped and paused only at its next frame, and holds its place until then.
+        """
 
     def memo(self, name: str, key: Hashable, make: Callable[[], T]) -> T:
-        """The stored value of ``make()`` for this content key; shared by all visitors unless input is private."""
+        """The stored value of ``make()`` for this content key, its arrays write-protected; shared by all visitors unless input is private."""
 
     def say(self, message: str) -> None:
         """Updates the line below the progress bar, from any thread."""

@@ -218,6 +218,14 @@ def test_the_store_is_bounded_and_the_least_recently_used_goes_first() -> None:
     assert list(store._entries) == ["c", "a", "d"]
 
 
+def test_nobody_can_change_what_all_share() -> None:
+    store = MemoStore()
+    value = store.get("k", lambda: {"x": np.ones(3), "deep": [Spec("a", np.ones(2))], "text": "t"})
+    for array in (value["x"], value["deep"][0].values):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 5
+
+
 def test_values_are_forgotten_after_their_time() -> None:
     now = [0.0]
     store = MemoStore(seconds=3600, clock=lambda: now[0])

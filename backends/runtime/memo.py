@@ -7,7 +7,7 @@ import pickle
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, TypeVar
 
@@ -73,6 +73,22 @@ def size_bytes(value: Any) -> int:
         return 1024
 
 
+def _protect(value: Any) -> None:
+    """Write-protects the arrays of a value: one run's step in place would change the results of all others."""
+    if isinstance(value, Mapping):
+        parts: Iterable[Any] = value.values()
+    elif isinstance(value, tuple | list):
+        parts = value
+    elif is_dataclass(value) and not isinstance(value, type):
+        parts = [getattr(value, f.name) for f in fields(value)]
+    else:
+        if hasattr(value, "setflags"):
+            value.setflags(write=False)
+        return
+    for part in parts:
+        _protect(part)
+
+
 @dataclass(slots=True)
 class _Entry:
     value: Any
@@ -88,7 +104,7 @@ class _Making:
 
 
 class MemoStore:
-    """Values by key, at most ``limit_bytes`` in all; the least recently used go first.
+    """Values by key, with write-protected arrays, at most ``limit_bytes`` in all; the least recently used go first.
 
     ``get`` computes a missing value in the asker's thread, once: others who ask meanwhile wait for it, and
     when the maker fails, is stopped or is held in a pause, the next of them makes it. ``seconds`` bounds a value's age.
@@ -127,6 +143,7 @@ class MemoStore:
                     break
         try:
             value = make()
+            _protect(value)
             size = size_bytes(value)
             with self._lock:
                 self._put(key, value, size)
