@@ -226,8 +226,7 @@ def test_a_stop_ends_the_stream_and_its_worker() -> None:
     next(stream)
     control.stop()
     with pytest.raises(Stopped):
-        for _ in range(5):
-            next(stream)
+        list(stream)
     assert worker.ended.wait(1.0)
 
 
