@@ -138,6 +138,7 @@ def test_limits(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_names_in_one_line() -> None:
     assert split_names(' a , "b, c",, d ') == ["a", "b, c", "d"]
     assert split_names("") == []
+    assert split_names("a\nb\r\nc\rd") == ["a", "b", "c", "d"]
 
 
 def test_data_sets() -> None:

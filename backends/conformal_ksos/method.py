@@ -117,13 +117,13 @@ class _Run:
         self.data |= picture.opening(rows, params)
         yield self.frame(0.02, f"{len(rows.train)} training, {len(rows.calibration)} calibration and {len(rows.test)} test rows")
         prepared = context.memo("predictor", self.key(PREDICTOR_FIELDS), lambda: prepare(rows, params, context.check))
-        self.data |= {"notes": list(prepared.notes), "made_by": picture.made_by(prepared, params, None)}
+        self.data |= {"notes": list(prepared.notes), "made_by": picture.made_by(rows, params, prepared.shown)}
         self.data["grid"] = {"x": prepared.grid[:, 0], "mean": prepared.grid_mean}
         yield self.frame(0.05, f"middle line: {prepared.shown}")
         selection = yield from self.selection(prepared)
         multiplier = selection.curves.multiplier
         places = context.memo("places", (*self.key(PREDICTOR_FIELDS), multiplier), lambda: Places.of(prepared, multiplier))
-        self.data["made_by"] = picture.made_by(prepared, params, places.features)
+        self.data["made_by"] = picture.made_by(rows, params, prepared.shown, places.features)
         self.data["notes"] = self.notes(prepared, places.features)
         fits, bands = yield from self.path(prepared, places, multiplier)
         self.data["path"] = self.data["path"] | picture.measured_path(bands)

@@ -90,7 +90,8 @@ def points(rows: Rows) -> dict[str, Any]:
 
 def opening(rows: Rows, params: Params) -> dict[str, Any]:
     """What is known before anything is fitted."""
-    found: dict[str, Any] = {"axes": {"x": rows.labels[0], "y": rows.labels[1]}, "points": points(rows), "notes": list(rows.notes)}
+    axes = {"x": rows.labels[0], "y": rows.labels[1]}
+    found: dict[str, Any] = {"made_by": made_by(rows, params), "axes": axes, "points": points(rows), "notes": list(rows.notes)}
     if rows.columns:
         found["columns"] = dict(rows.columns)
     if params.data in generated.NOISES:
@@ -100,11 +101,11 @@ def opening(rows: Rows, params: Params) -> dict[str, Any]:
     return found
 
 
-def made_by(prepared: Prepared, params: Params, features: Features | None) -> dict[str, str]:
-    rows = prepared.rows
+def made_by(rows: Rows, params: Params, predictor: str = "", features: Features | None = None) -> dict[str, str]:
+    """What made a frame; the predictor and the rank are added once they are known."""
     size = f"{len(rows.train)} train, {len(rows.calibration)} calibration, {len(rows.test)} test"
     rank = f"; rank {features.v.shape[0]}" if features is not None else ""
-    model = f"{prepared.shown} + kernel sums of squares (Matérn-5/2, {params.penalty} penalty)"
+    model = (predictor and f"{predictor} + ") + f"kernel sums of squares (Matérn-5/2, {params.penalty} penalty)"
     return {"model": model, "data": rows.source, "size": size + rank, "device": "cpu"}
 
 

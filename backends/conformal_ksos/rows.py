@@ -15,7 +15,7 @@ from backends.conformal_ksos.cross_validation import Training
 from backends.conformal_ksos.predictors import fit_predictor, refuse_interpolation
 from backends.contract import InputError
 from backends.runtime.datasets import Dataset, diabetes, engel
-from backends.runtime.tables import Table, read_table, split_names
+from backends.runtime.tables import Table, listed, quoted, read_table, split_names
 
 Array = np.ndarray
 
@@ -82,7 +82,7 @@ def _chosen_features(text: str, known: list[str]) -> list[str]:
         raise InputError("features", "a column is named twice", "name each once")
     for name in names:
         if name not in known:
-            raise InputError("features", f"there is no column {name!r} to use", "choose from " + ", ".join(known[:20]))
+            raise InputError("features", f"there is no column {quoted(name)} to use", "choose from " + listed(known))
     return names
 
 

@@ -12,7 +12,7 @@ import csv
 import io
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -73,14 +73,14 @@ class Table:
         """
         column = self.columns.get(name)
         if column is None:
-            raise InputError(field, f"the file has no column {_quoted(name)}", "choose one of " + ", ".join(list(self.columns)[:20]))
+            raise InputError(field, f"the file has no column {quoted(name)}", "choose one of " + listed(list(self.columns)))
         bad = np.flatnonzero(~(np.abs(column.numbers) <= LARGEST))
         if bad.size == 0:
             return column.numbers
         row = int(bad[0])
-        where, cell = f"line {self.lines[row]}, {role} {_quoted(name)}", column.cells[row]
+        where, cell = f"line {self.lines[row]}, {role} {quoted(name)}", column.cells[row]
         if column.kind != "number":
-            held = "nothing" if column.kind == "empty" else f"text, such as {_quoted(cell)}"
+            held = "nothing" if column.kind == "empty" else f"text, such as {quoted(cell)}"
             raise InputError(field, f"{where}: the column holds {held}", "choose a column of numbers")
         more = f" ({bad.size} such cells)" if bad.size > 1 else ""
         raise InputError(field, f"{where}: {_fault(cell)}{more}", "put a number there or delete the line")
@@ -114,26 +114,33 @@ def read_table(upload: Upload, field: str, *, min_rows: int = 1, min_columns: in
 
 
 def split_names(text: str) -> list[str]:
-    """Column names from one CSV line; quotes protect a comma.
+    """Column names from CSV text; quotes protect a comma.
 
     >>> split_names('age, "height, cm"')
     ['age', 'height, cm']
     """
-    return [name.strip() for name in next(csv.reader([text], skipinitialspace=True), []) if name.strip()]
+    reader = csv.reader(io.StringIO(text, newline=""), skipinitialspace=True)
+    return [name.strip() for row in reader for name in row if name.strip()]
 
 
-def _quoted(cell: str) -> str:
+def quoted(cell: str) -> str:
+    """A cell or name as a message may show it: at most 40 characters, nothing unprintable."""
     shown = cell if len(cell) <= 40 else cell[:37] + "..."
     return "'" + "".join(c if c.isprintable() else "?" for c in shown) + "'"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names as a remedy may show them: the first 8."""
+    return ", ".join(quoted(name) for name in names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
 
 
 def _fault(cell: str) -> str:
     bare = cell.strip()
     if bare.lower() in MISSING:
-        return "the cell is empty" if not bare else f"the cell says {_quoted(bare)}, which is no number"
+        return "the cell is empty" if not bare else f"the cell says {quoted(bare)}, which is no number"
     if bare.startswith(("=", "@")) or (bare[0] in "+-" and bare[1:2].isalpha() and not bare[1:].lower().startswith("inf")):
-        return f"{_quoted(bare)} is a formula, not a number"
-    return f"{_quoted(bare)} is {'infinite or too large' if _NUMBER.fullmatch(bare) else 'not a number'}"
+        return f"{quoted(bare)} is a formula, not a number"
+    return f"{quoted(bare)} is {'infinite or too large' if _NUMBER.fullmatch(bare) else 'not a number'}"
 
 
 def _decode(content: bytes, field: str) -> tuple[str, str]:
@@ -216,9 +223,9 @@ def _header(cells: list[str], line: int, field: str) -> list[str]:
     seen: set[str] = set()
     for name in names:
         if len(name) > MAX_NAME:
-            raise InputError(field, f"line {line}: the column name {_quoted(name)} has {len(name)} characters", f"keep names below {MAX_NAME}")
+            raise InputError(field, f"line {line}: the column name {quoted(name)} has {len(name)} characters", f"keep names below {MAX_NAME}")
         if name in seen:
-            raise InputError(field, f"line {line}: the column name {_quoted(name)} is used twice", "give each column its own name")
+            raise InputError(field, f"line {line}: the column name {quoted(name)} is used twice", "give each column its own name")
         seen.add(name)
     return names
 
