@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
 
 from tests.conftest import Lab
 
@@ -33,12 +33,19 @@ def browser(chromium: Path) -> Iterator[Browser]:
 
 @pytest.fixture
 def new_page(browser: Browser, lab: Lab) -> Iterator[NewPage]:
-    """Opens pages, each a visitor of its own: ``new_page(viewport=..., color_scheme=...)``; all are watched for faults."""
+    """Opens pages, each a visitor of its own: ``new_page(viewport=..., color_scheme=...)``; all are watched for faults.
+
+    expected: texts of console errors that a test causes on purpose, such as Gradio's own about a stream that was cut.
+    """
     faults: list[str] = []
     contexts: list[BrowserContext] = []
 
-    def watch(page: Page) -> None:
-        page.on("console", lambda message: faults.append(f"console: {message.text} ({message.location.get('url')})") if message.type == "error" else None)
+    def hear(message: ConsoleMessage, expected: Sequence[str]) -> None:
+        if message.type == "error" and not any(text in message.text for text in expected):
+            faults.append(f"console: {message.text} ({message.location.get('url')})")
+
+    def watch(page: Page, expected: Sequence[str]) -> None:
+        page.on("console", lambda message: hear(message, expected))
         page.on("pageerror", lambda error: faults.append(f"page error: {error}"))
         page.on("request", lambda request: faults.append(f"outside host: {request.url}") if _is_outside(request.url, lab.url) else None)
 
@@ -46,7 +53,7 @@ def new_page(browser: Browser, lab: Lab) -> Iterator[NewPage]:
         context = browser.new_context(**{"base_url": lab.url, "viewport": DESKTOP, **options})
         contexts.append(context)
         context.set_default_timeout(WAIT_LIMIT_MS)
-        context.on("page", watch)
+        context.on("page", lambda page: watch(page, expected))
         return context.new_page()
 
     yield open_page

@@ -16,6 +16,7 @@ METHODS = list(registry.methods())
 PAGES = ["/", "/about", *(f"/m/{slug}" for slug in METHODS)]
 SLOW_MS = 90_000  # a guard against hanging on a busy machine, not a bar
 KSOS = "/m/conformal-ksos"
+LONG = "n=5000&solver=fista&tolerance=1e-6&penalty=operator"  # several seconds, so that there is time to stop it
 
 
 def bench(page: Page, slug: str = "conformal-ksos") -> Locator:
@@ -72,7 +73,7 @@ def test_run_and_the_main_controls_are_seen_without_scrolling(page: Page) -> Non
 
 
 def test_run_and_stop_by_keyboard_keep_the_focus(page: Page) -> None:
-    page.goto(f"{KSOS}?seed=41&n=2000")
+    page.goto(f"{KSOS}?seed=41&{LONG}")
     button = run_button(page)
     button.focus()
     page.keyboard.press("Enter")
@@ -148,20 +149,22 @@ def test_two_visitors_do_not_cross(new_page: NewPage) -> None:
 
 
 def test_stop_of_one_visitor_leaves_the_other(new_page: NewPage) -> None:
-    pages = [new_page(), new_page()]
-    for page in pages:
-        page.goto(f"{KSOS}?seed=47&n=1500")
+    stays, goes = new_page(), new_page()
+    for page in (stays, goes):
+        page.goto(f"{KSOS}?seed=47&{LONG}")
+        expect(run_button(page)).to_be_visible()
+    for page in (stays, goes):
         run_button(page).click()
         expect(run_button(page)).to_have_text("Stop", timeout=SLOW_MS)
-    run_button(pages[0]).click()
-    expect(bench(pages[0]).locator(".pp-bar")).to_have_attribute("data-state", "cancelled", timeout=SLOW_MS)
-    wait_for_end(pages[1])
-    expect(bench(pages[1]).locator(".pp-bar")).to_have_attribute("data-state", "done")
+    run_button(goes).click()
+    expect(bench(goes).locator(".pp-bar")).to_have_attribute("data-state", "cancelled", timeout=SLOW_MS)
+    wait_for_end(stays)
+    expect(bench(stays).locator(".pp-bar")).to_have_attribute("data-state", "done")
 
 
 def test_a_stream_cut_in_the_middle_is_resumed(new_page: NewPage) -> None:
-    page = new_page()
-    page.goto(f"{KSOS}?seed=48&n=1500")
+    page = new_page(expected=["AbortError", "Connection errored out"])
+    page.goto(f"{KSOS}?seed=48&{LONG}")
     run_button(page).click()
     expect(run_button(page)).to_have_text("Stop", timeout=SLOW_MS)
     page.reload()  # the stream is gone without a Stop, as on a lost connection
