@@ -1,5 +1,5 @@
 /* The run bar: one button that runs and stops, progress, presets, the guided exercise, the link. */
-import { copyText, formatSeconds, h, icon, ordinal, parse, publish, rovingFocus, setText, subscribe } from "./dom.js";
+import { button, copyText, formatSeconds, h, icon, ordinal, parse, publish, rovingFocus, setText, subscribe } from "./dom.js";
 import { clearError, showError } from "./errors.js";
 
 const ACTIVE = new Set(["queued", "running", "paused"]);
@@ -11,6 +11,11 @@ const SPOKEN = { queued: "Waiting", running: "Running", paused: "Paused", done: 
 
 export function mount(root, link, meta) {
   return new Bar(root, link, meta);
+}
+
+/** A button that stays hidden until the bar's value calls for it. */
+function quiet(name, click, ...children) {
+  return button(`pp-quiet ${name}`, click, { hidden: true }, ...children);
 }
 
 class Bar {
@@ -35,13 +40,14 @@ class Bar {
 
   build() {
     const { presets = [], steps = [], slug } = this.meta;
-    this.run = h("button", { type: "button", class: "pp-run", "data-action": "run", text: "Run", "aria-keyshortcuts": "Control+Enter", title: "Control+Enter runs, Escape stops", on: { click: () => this.press() } });
-    this.pause = h("button", { type: "button", class: "pp-quiet pp-pause", hidden: true, text: "Pause", on: { click: () => this.togglePause() } });
+    const keys = { "aria-keyshortcuts": "Control+Enter", title: "Control+Enter runs, Escape stops" };
+    this.run = button("pp-run", () => this.press(), { "data-action": "run", text: "Run", ...keys });
+    this.pause = quiet("pp-pause", () => this.togglePause(), "Pause");
     this.message = h("span", { class: "pp-message" });
     this.stamp = h("span", { class: "pp-stamp", hidden: true });
-    this.again = h("button", { type: "button", class: "pp-quiet pp-again", hidden: true, text: "run again", on: { click: () => this.ask("run", { fresh: true }) } });
-    this.copy = h("button", { type: "button", class: "pp-quiet pp-copy", on: { click: () => this.copyLink() } }, icon("link"), h("span", { text: "copy link" }));
-    this.save = h("button", { type: "button", class: "pp-quiet pp-copy", hidden: true, on: { click: () => this.saveSettings() } }, icon("download"), h("span", { text: "save settings" }));
+    this.again = quiet("pp-again", () => this.ask("run", { fresh: true }), "run again");
+    this.copy = quiet("pp-copy", () => this.copyLink(), icon("link"), h("span", { text: "copy link" }));
+    this.save = quiet("pp-copy", () => this.saveSettings(), icon("download"), h("span", { text: "save settings" }));
     this.address = h("input", { type: "text", class: "pp-address", readonly: true, hidden: true, "aria-label": "Link to this setting" });
     this.line = h("div", { class: "pp-progress", role: "progressbar", "aria-label": "Progress", "aria-valuemin": 0, "aria-valuemax": 100 }, h("i"));
     this.alert = h("p", { class: "pp-alert", role: "alert" });
@@ -58,14 +64,16 @@ class Bar {
   }
 
   presetChip({ name, title, seconds, fails }) {
-    const chip = h("button", { type: "button", class: `pp-chip${fails ? " pp-chip-fails" : ""}`, "data-preset": name, "aria-pressed": "false", on: { click: () => this.choosePreset(name) } }, h("span", { text: title }));
+    const style = `pp-chip${fails ? " pp-chip-fails" : ""}`;
+    const chip = button(style, () => this.choosePreset(name), { "data-preset": name, "aria-pressed": "false" }, h("span", { text: title }));
     if (fails && !/fails/i.test(title)) chip.append(h("span", { class: "pp-chip-mark", text: "where it fails" }));
     chip.append(h("span", { class: "pp-chip-time", text: formatSeconds(seconds) }));
     return chip;
   }
 
   stepChip(step, index) {
-    return h("button", { type: "button", class: "pp-chip pp-chip-step", "aria-expanded": "false", "aria-controls": `${this.meta.slug}--guide`, "aria-label": `Exercise, step ${index + 1}`, text: String(index + 1), on: { click: () => this.openStep(index) } });
+    const role = { "aria-expanded": "false", "aria-controls": `${this.meta.slug}--guide`, "aria-label": `Exercise, step ${index + 1}` };
+    return button("pp-chip pp-chip-step", () => this.openStep(index), { ...role, text: String(index + 1) });
   }
 
   choosePreset(name) {
@@ -92,9 +100,10 @@ class Bar {
     this.card.hidden = closing;
     if (closing) return;
     const { preset, question } = steps[index];
-    const go = h("button", { type: "button", class: "pp-button", text: "Show me", on: { click: () => this.choosePreset(preset) } });
-    const next = index + 1 < steps.length ? h("button", { type: "button", class: "pp-quiet", text: "next step", on: { click: () => this.openStep(index + 1) } }) : null;
-    this.card.replaceChildren(h("p", {}, h("span", { class: "pp-guide-step", text: `Step ${index + 1} of ${steps.length}` }), h("span", { text: question })), h("div", { class: "pp-guide-row" }, go, next));
+    const step = h("span", { class: "pp-guide-step", text: `Step ${index + 1} of ${steps.length}` });
+    const go = button("pp-button", () => this.choosePreset(preset), { text: "Show me" });
+    const next = index + 1 < steps.length ? button("pp-quiet", () => this.openStep(index + 1), { text: "next step" }) : null;
+    this.card.replaceChildren(h("p", {}, step, h("span", { text: question })), h("div", { class: "pp-guide-row" }, go, next));
   }
 
   press() {

@@ -16,6 +16,11 @@ export function h(tag, props = {}, ...children) {
   return node;
 }
 
+/** A button with a class and a click; `props` are further attributes. */
+export function button(name, click, props, ...children) {
+  return h("button", { type: "button", class: name, ...props, on: { click } }, ...children);
+}
+
 /** One of the icons of static/icons, as decoration: the text beside it carries the meaning. */
 export function icon(name) {
   return h("span", { class: `pp-icon pp-icon-${name}`, "aria-hidden": "true" });

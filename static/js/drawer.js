@@ -1,5 +1,5 @@
 /* The drawer: how it works, exercise, claims, code, data. A text is fetched when its tab is first opened. */
-import { copyText, debounce, h, publish, rovingFocus, subscribe } from "./dom.js";
+import { button, copyText, debounce, h, publish, rovingFocus, subscribe } from "./dom.js";
 
 const FOLLOWS_RUN = new Set(["claims", "code", "data"]);
 
@@ -13,9 +13,10 @@ class Drawer {
     this.slug = meta.slug;
     this.query = "";
     this.tabs = new Map(meta.tabs.map((tab, index) => [tab.id, this.makeTab(tab, index)]));
-    const list = h("div", { class: "pp-drawer-tabs", role: "tablist", "aria-label": "About the method" }, ...[...this.tabs.values()].map(({ button }) => button));
-    root.replaceChildren(list, ...[...this.tabs.values()].map(({ panel }) => panel));
-    rovingFocus(list, "[role=tab]", (button) => this.open(button.dataset.tab));
+    const made = [...this.tabs.values()];
+    const list = h("div", { class: "pp-drawer-tabs", role: "tablist", "aria-label": "About the method" }, ...made.map(({ handle }) => handle));
+    root.replaceChildren(list, ...made.map(({ panel }) => panel));
+    rovingFocus(list, "[role=tab]", (handle) => this.open(handle.dataset.tab));
     root.addEventListener("click", (event) => this.onClick(event));
     const follow = debounce(() => this.markStale(), 400); // a dragged slider changes the run many times a second
     subscribe("playable:run", this.slug, root, ({ run, query }) => {
@@ -28,9 +29,10 @@ class Drawer {
 
   makeTab({ id, title }, index) {
     const name = `${this.slug}--${id}`;
-    const button = h("button", { type: "button", role: "tab", id: `${name}-tab`, "data-tab": id, "aria-controls": `${name}-panel`, "aria-selected": "false", tabindex: index ? -1 : 0, text: title, on: { click: () => this.open(id) } });
+    const role = { role: "tab", id: `${name}-tab`, "aria-controls": `${name}-panel`, "aria-selected": "false", tabindex: index ? -1 : 0 };
+    const handle = button("pp-drawer-tab", () => this.open(id), { ...role, "data-tab": id, text: title });
     const panel = h("div", { class: "pp-about", role: "tabpanel", id: `${name}-panel`, "aria-labelledby": `${name}-tab`, tabindex: 0, hidden: true });
-    return { id, button, panel, fresh: false };
+    return { id, handle, panel, fresh: false };
   }
 
   whenSeen(act) {
@@ -47,8 +49,8 @@ class Drawer {
   open(id) {
     for (const tab of this.tabs.values()) {
       const chosen = tab.id === id;
-      tab.button.setAttribute("aria-selected", String(chosen));
-      tab.button.tabIndex = chosen ? 0 : -1;
+      tab.handle.setAttribute("aria-selected", String(chosen));
+      tab.handle.tabIndex = chosen ? 0 : -1;
       tab.panel.hidden = !chosen;
     }
     this.shown = this.tabs.get(id);
@@ -70,7 +72,7 @@ class Drawer {
     tab.panel.removeAttribute("aria-busy");
     if (!answer?.ok) {
       tab.fresh = false;
-      const retry = h("button", { type: "button", class: "pp-quiet", text: "try again", on: { click: () => this.load(tab) } });
+      const retry = button("pp-quiet", () => this.load(tab), { text: "try again" });
       tab.panel.replaceChildren(h("p", { class: "pp-note", text: "This text could not be fetched. " }, retry));
       return;
     }
@@ -80,17 +82,17 @@ class Drawer {
 
   addCopy(block) {
     const text = block.textContent;
-    const button = h("button", { type: "button", class: "pp-quiet pp-code-copy", text: "copy", on: { click: copy } });
-    block.replaceWith(h("div", { class: "pp-code-block" }, block.cloneNode(true), button));
+    const copier = button("pp-quiet pp-code-copy", copy, { text: "copy" });
+    block.replaceWith(h("div", { class: "pp-code-block" }, block.cloneNode(true), copier));
     async function copy() {
-      button.textContent = (await copyText(text)) ? "copied" : "select and copy by hand";
-      setTimeout(() => (button.textContent = "copy"), 1500);
+      copier.textContent = (await copyText(text)) ? "copied" : "select and copy by hand";
+      setTimeout(() => (copier.textContent = "copy"), 1500);
     }
   }
 
   onClick(event) {
-    const button = event.target.closest("[data-preset], [data-claim]");
-    const { preset, claim } = button?.dataset ?? {};
-    if (button) publish("playable:preset", { slug: this.slug, wanted: claim ? { claim } : { name: preset } }, { keep: false });
+    const asked = event.target.closest("[data-preset], [data-claim]");
+    const { preset, claim } = asked?.dataset ?? {};
+    if (asked) publish("playable:preset", { slug: this.slug, wanted: claim ? { claim } : { name: preset } }, { keep: false });
   }
 }

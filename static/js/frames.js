@@ -1,5 +1,5 @@
 /* Play, pause and a slider for figures that carry Plotly frames. */
-import { h, icon, setText } from "./dom.js";
+import { button, h, icon, setText } from "./dom.js";
 import { plotly } from "./plot.js";
 import { reducedMotion } from "./tokens.js";
 
@@ -12,8 +12,9 @@ export class FramePlayer {
     this.names = [];
     this.timer = null;
     this.playIcon = icon("run");
-    this.button = h("button", { type: "button", class: "pp-quiet", "aria-label": "Play", on: { click: () => this.toggle() } }, this.playIcon);
-    this.slider = h("input", { type: "range", min: 0, step: 1, "aria-label": "Step of the animation", on: { input: () => this.show(Number(this.slider.value)) } });
+    this.button = button("pp-quiet", () => this.toggle(), { "aria-label": "Play" }, this.playIcon);
+    const on = { input: () => this.show(Number(this.slider.value)) };
+    this.slider = h("input", { type: "range", min: 0, step: 1, "aria-label": "Step of the animation", on });
     this.label = h("output", { class: "pp-frame-name" });
     this.element = h("div", { class: "pp-frames", hidden: true }, this.button, this.slider, this.label);
   }

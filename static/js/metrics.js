@@ -35,10 +35,12 @@ export class Metrics {
     const figure = h("dd", {}, value);
     if (DIRECTION[better]) {
       const [sign, words] = DIRECTION[better];
-      figure.append(h("span", { class: "pp-metric-better", title: words }, h("span", { text: sign, "aria-hidden": "true" }), h("span", { class: "pp-hidden", text: words })));
+      const arrow = [h("span", { text: sign, "aria-hidden": "true" }), h("span", { class: "pp-hidden", text: words })];
+      figure.append(h("span", { class: "pp-metric-better", title: words }, ...arrow));
     }
     const paper = h("span", { class: "pp-metric-paper", hidden: true });
-    const small = h("dd", { class: "pp-metric-small" }, unit ? h("span", { text: unit }) : null, kind === "measured" ? h("span", { text: "measured here" }) : null, paper);
+    const words = [unit, kind === "measured" ? "measured here" : ""].filter(Boolean);
+    const small = h("dd", { class: "pp-metric-small" }, ...words.map((text) => h("span", { text })), paper);
     return { element: h("div", { class: "pp-metric", "data-metric": name, title: meaning }, term, figure, small), value, paper };
   }
 }

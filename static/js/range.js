@@ -1,5 +1,5 @@
 /* A bounded number on a linear or a log scale, with the true value in a field beside it and words as chips. */
-import { eachFrame, h, parse } from "./dom.js";
+import { button, eachFrame, h, parse } from "./dom.js";
 
 const STEPS = 400; // positions of a log slider
 
@@ -28,9 +28,11 @@ class Range {
     const name = h("label", { for: `${id}-number`, class: "pp-range-label" }, h("span", { text: label }));
     if (unit) name.append(h("span", { class: "pp-unit", text: unit }));
     const span = log ? { min: 0, max: STEPS, step: 1 } : { min: this.lo, max: this.hi, step: integer ? Math.max(1, step ?? 1) : (step ?? "any") };
-    this.slider = h("input", { type: "range", id: `${id}-slider`, "aria-label": unit ? `${label}, ${unit}` : label, ...span, on: { input: () => this.slide(), change: () => this.link.send("change", { value: this.value }) } });
-    this.number = h("input", { type: "number", id: `${id}-number`, class: "pp-range-number", min, max, step: integer ? 1 : "any", inputmode: integer ? "numeric" : "decimal", "aria-describedby": help ? `${id}-help` : null, on: { change: () => this.type() } });
-    this.chips = words.map((word) => h("button", { type: "button", class: "pp-chip pp-chip-word", "data-word": word, "aria-pressed": "false", text: word, on: { click: () => this.choose(word) } }));
+    const moved = { input: () => this.slide(), change: () => this.link.send("change", { value: this.value }) };
+    this.slider = h("input", { type: "range", id: `${id}-slider`, "aria-label": unit ? `${label}, ${unit}` : label, ...span, on: moved });
+    const typed = { min, max, step: integer ? 1 : "any", inputmode: integer ? "numeric" : "decimal", on: { change: () => this.type() } };
+    this.number = h("input", { type: "number", id: `${id}-number`, class: "pp-range-number", "aria-describedby": help ? `${id}-help` : null, ...typed });
+    this.chips = words.map((word) => button("pp-chip pp-chip-word", () => this.choose(word), { "data-word": word, "aria-pressed": "false", text: word }));
     this.fault = h("p", { class: "pp-error", role: "alert", hidden: true });
     const parts = [h("div", { class: "pp-range-head" }, name, this.number), this.slider];
     if (words.length) parts.splice(1, 0, h("div", { class: "pp-range-words", role: "group", "aria-label": `${label}: words` }, ...this.chips));

@@ -1,5 +1,5 @@
 /* The stage: the method's pictures, its metrics, and what made them. Views change in place, by name. */
-import { eachFrame, h, icon, parse, publish, setText, subscribe } from "./dom.js";
+import { button, eachFrame, h, icon, parse, publish, setText, subscribe } from "./dom.js";
 import { FramePlayer } from "./frames.js";
 import { Metrics } from "./metrics.js";
 import { LivePlot } from "./plot.js";
@@ -103,8 +103,9 @@ class Stage {
     this.ran.hidden = !ran;
     if (!ran) return;
     const seconds = typeof ran.seconds === "number" ? `${ran.seconds.toFixed(1)} s` : ran.seconds;
-    const parts = [ran.model, ran.data, ran.size, ran.device && `on ${ran.device}`, seconds, ran.seed !== undefined && `seed ${ran.seed}`, ran.version && `version ${ran.version}`];
-    setText(this.ran, `What ran: ${parts.filter(Boolean).join(", ")}`);
+    const where = [ran.device && `on ${ran.device}`, seconds];
+    const which = [ran.seed !== undefined && `seed ${ran.seed}`, ran.version && `version ${ran.version}`];
+    setText(this.ran, `What ran: ${[ran.model, ran.data, ran.size, ...where, ...which].filter(Boolean).join(", ")}`);
   }
 }
 
@@ -118,7 +119,8 @@ class View {
     this.summary = h("figcaption", { class: "pp-summary", id: `${id}-summary` });
     this.body = h("div", { class: "pp-view-body" });
     this.head = h("div", { class: "pp-view-head" }, this.title);
-    this.element = h("figure", { class: "pp-view", id, "aria-labelledby": `${id}-title`, "aria-describedby": `${id}-summary`, "data-span": spec.span ?? "half" }, this.head, this.body, this.summary);
+    const described = { "aria-labelledby": `${id}-title`, "aria-describedby": `${id}-summary` };
+    this.element = h("figure", { class: "pp-view", id, ...described, "data-span": spec.span ?? "half" }, this.head, this.body, this.summary);
   }
 
   describe(spec) {
@@ -141,11 +143,15 @@ class FigureView extends View {
   }
 
   menu() {
-    const item = (sign, text, act) => h("button", { type: "button", on: { click: () => { menu.open = false; act(); } } }, icon(sign), h("span", { text }));
+    const item = (sign, text, act) => button("pp-menu-item", () => {
+      menu.open = false;
+      act();
+    }, {}, icon(sign), h("span", { text }));
     const file = `${this.slug}-${this.name}`;
     this.unghost = item("ghost", "Clear ghost", () => this.plot.clearGhost());
-    const list = h("div", { class: "pp-menu-list" }, item("download", "Save as PNG", () => this.plot.save("png", file)), item("download", "Save as SVG", () => this.plot.save("svg", file)), this.unghost);
-    const menu = h("details", { class: "pp-menu" }, h("summary", { "aria-label": "Picture: save, clear ghost", title: "Save, clear ghost" }, icon("download")), list);
+    const saves = ["png", "svg"].map((format) => item("download", `Save as ${format.toUpperCase()}`, () => this.plot.save(format, file)));
+    const opener = h("summary", { "aria-label": "Picture: save, clear ghost", title: "Save, clear ghost" }, icon("download"));
+    const menu = h("details", { class: "pp-menu" }, opener, h("div", { class: "pp-menu-list" }, ...saves, this.unghost));
     menu.addEventListener("toggle", () => (this.unghost.disabled = !this.plot.hasGhost));
     menu.addEventListener("focusout", (event) => {
       if (!menu.contains(event.relatedTarget)) menu.open = false;
@@ -154,7 +160,7 @@ class FigureView extends View {
       if (event.key !== "Escape" || !menu.open) return;
       event.preventDefault(); // Escape closes the menu; it does not stop the run
       menu.open = false;
-      menu.firstChild.focus();
+      opener.focus();
     });
     return menu;
   }

@@ -1,5 +1,5 @@
 /* A dialogue answered by buttons. Event: {type: "answer", id}. */
-import { h, rovingFocus } from "../dom.js";
+import { button, h, rovingFocus } from "../dom.js";
 
 export class Panel {
   mount(element, send) {
@@ -22,7 +22,7 @@ export class Panel {
     this.prompt.hidden = !prompt;
     if (JSON.stringify(options) === this.shownOptions) return;
     this.shownOptions = JSON.stringify(options);
-    this.options.replaceChildren(...options.map(({ id, text }) => h("button", { type: "button", class: "pp-button", text, on: { click: () => this.send({ type: "answer", id }) } })));
+    this.options.replaceChildren(...options.map(({ id, text }) => button("pp-button", () => this.send({ type: "answer", id }), { text })));
     // The pressed answer is gone: the focus goes on to what can be answered next.
     if (hadFocus) (this.options.firstChild ?? this.log).focus({ preventScroll: true });
   }

@@ -1,5 +1,5 @@
 /* Groups of switches. Event: {type: "click", id, pressed} with the state that was asked for. */
-import { h, rovingFocus } from "../dom.js";
+import { button, h, rovingFocus } from "../dom.js";
 
 export class Panel {
   mount(element, send) {
@@ -27,7 +27,7 @@ export class Panel {
     this.element.replaceChildren(...groups.map(({ title, chips }) => {
       const row = h("div", { class: "pp-chip-row", role: "group", "aria-label": title });
       for (const { id } of chips) {
-        const node = h("button", { type: "button", class: "pp-chip", on: { click: () => this.send({ type: "click", id, pressed: node.getAttribute("aria-pressed") !== "true" }) } });
+        const node = button("pp-chip", () => this.send({ type: "click", id, pressed: node.getAttribute("aria-pressed") !== "true" }), {});
         this.chips.set(id, node);
         row.append(node);
       }

@@ -12,7 +12,8 @@ export function compareLines(before, after) {
   const left = before.slice(start, before.length - end);
   const right = after.slice(start, after.length - end);
   const same = (lines) => lines.map((line) => [" ", line]);
-  const middle = left.length > LIMIT || right.length > LIMIT ? [...left.map((line) => ["-", line]), ...right.map((line) => ["+", line])] : longestCommon(left, right);
+  const whole = () => [...left.map((line) => ["-", line]), ...right.map((line) => ["+", line])];
+  const middle = left.length > LIMIT || right.length > LIMIT ? whole() : longestCommon(left, right);
   return [...same(before.slice(0, start)), ...middle, ...same(before.slice(before.length - end))];
 }
 

@@ -25,7 +25,8 @@ export class Panel {
   }
 
   makePicture() {
-    const stack = h("div", { class: "pp-image-stack" }, h("img", { class: "pp-image", decoding: "async" }), h("img", { class: "pp-image-overlay", alt: "", hidden: true }));
+    const pictures = [h("img", { class: "pp-image", decoding: "async" }), h("img", { class: "pp-image-overlay", alt: "", hidden: true })];
+    const stack = h("div", { class: "pp-image-stack" }, ...pictures);
     return h("figure", { class: "pp-image-cell" }, stack, h("figcaption", {}, h("strong"), " ", h("span")));
   }
 

@@ -7,7 +7,8 @@ export class Panel {
     this.head = h("tr");
     this.body = h("tbody");
     this.note = h("p", { class: "pp-legend", hidden: true });
-    this.frame = h("div", { class: "pp-table-frame", tabindex: 0, role: "region", "aria-label": "Table" }, h("table", { class: "pp-table" }, h("thead", {}, this.head), this.body));
+    const table = h("table", { class: "pp-table" }, h("thead", {}, this.head), this.body);
+    this.frame = h("div", { class: "pp-table-frame", tabindex: 0, role: "region", "aria-label": "Table" }, table);
     element.replaceChildren(this.frame, this.note);
   }
 
@@ -31,7 +32,8 @@ export class Panel {
     const cell = h("td", { class: kind === "number" ? "pp-right" : null });
     if (!editable) return cell;
     const label = `${name}, row ${row + 1}`;
-    const input = kind === "bool" ? h("input", { type: "checkbox", "aria-label": label }) : h("input", { type: kind === "number" ? "number" : "text", step: "any", "aria-label": label });
+    const type = { bool: "checkbox", number: "number" }[kind] ?? "text";
+    const input = h("input", { type, "aria-label": label, step: type === "number" ? "any" : null });
     input.addEventListener("change", () => {
       const value = kind === "bool" ? input.checked : kind === "number" ? input.valueAsNumber : input.value;
       const faulty = kind === "number" && Number.isNaN(value);

@@ -1,5 +1,5 @@
 /* Tokens of a text, tinted by a value; a click chooses one. Event: {type: "click", index, text}. */
-import { formatNumber, h, rovingFocus } from "../dom.js";
+import { button, formatNumber, h, rovingFocus } from "../dom.js";
 import { colours } from "../tokens.js";
 
 export class Panel {
@@ -23,7 +23,7 @@ export class Panel {
   }
 
   makeToken(index) {
-    return h("button", { type: "button", class: "pp-token", on: { click: () => this.send({ type: "click", index, text: this.tokens[index].text }) } });
+    return button("pp-token", () => this.send({ type: "click", index, text: this.tokens[index].text }), {});
   }
 
   paint(node, { text, value, color, selected, struck }, colour) {

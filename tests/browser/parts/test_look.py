@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-TOKENS = (Path(__file__).parents[2] / "static" / "css" / "tokens.css").read_text(encoding="utf-8")
+TOKENS = (Path(__file__).parents[3] / "static" / "css" / "tokens.css").read_text(encoding="utf-8")
 THEMES = ("uncertainty", "look-inside", "images", "agents", "code", "decisions", "adapt", "worlds")
 AA_TEXT, AA_GRAPHIC = 4.5, 3.0
 # Machado, Oliveira and Fernandes 2009, severity 1, on linear RGB: none, protan, deutan, tritan.
