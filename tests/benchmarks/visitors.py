@@ -39,6 +39,7 @@ START_LIMIT_S = 120.0
 CONNECT_LIMIT_S = 300.0
 END_LIMIT_S = 300.0
 PRESS_DELAY_S = 1.0
+POLL_S = 0.02
 FIRST_FRAME_AIM_S = 2.0
 
 
@@ -148,7 +149,8 @@ class Crowd:
 def _crowd_process(url: str, visitors: int, pipe: Connection) -> None:
     from gradio_client import Client
 
-    clients = [Client(url, verbose=False, analytics_enabled=False) for _ in range(visitors)]
+    # Plain HTTP: each of a client's requests would otherwise load the certificates anew, 31 ms of computing a time.
+    clients = [Client(url, verbose=False, analytics_enabled=False, ssl_verify=False) for _ in range(visitors)]
     pipe.send(len(clients))
     while True:
         tool, calls, at = pipe.recv()
@@ -173,10 +175,17 @@ def visit(client: Any, tool: str, values: dict[str, Any], at: float) -> Visit:
     first: float | None = None
     try:
         job = client.submit(**values, api_name="/" + tool)
-        for answer in job:
-            if first is None and answer["metrics"]:
+        seen = 0
+        # Iterating over a job wakes it a thousand times a second: sixty of them took both cores from the server (12.4 s against 5.8 s).
+        while not job.done():
+            time.sleep(POLL_S)
+            answers = job.outputs()
+            if first is None and any(a["metrics"] for a in answers[seen:]):
                 first = time.monotonic() - at
+            seen = len(answers)
         job.result()
+        if first is None and any(a["metrics"] for a in job.outputs()):
+            first = time.monotonic() - at
     except Exception as error:  # noqa: BLE001 - whatever a visitor meets is a result
         return Visit(first, None, f"{type(error).__name__}: {str(error)[:200]}")
     return Visit(first, time.monotonic() - at, None if first is not None else "no frame came")
@@ -217,7 +226,7 @@ def _start_busy(url: str) -> None:
     """Starts the pure-Python method and waits for its first frame: from then on it holds the interpreter."""
     from gradio_client import Client
 
-    job = Client(url, verbose=False, analytics_enabled=False).submit(seed=time.time_ns() % 2**31, api_name="/" + BUSY_TOOL)
+    job = Client(url, verbose=False, analytics_enabled=False, ssl_verify=False).submit(seed=time.time_ns() % 2**31, api_name="/" + BUSY_TOOL)
     next(iter(job))
 
 
