@@ -43,11 +43,23 @@ HEAD = (
 )
 
 
+class LabTheme(gr.themes.Base):
+    """A theme that carries the lab's stylesheet in /theme.css, which browsers keep (``css=`` would stand in every page's configuration)."""
+
+    @property
+    def custom_css(self) -> str:
+        return css_text()
+
+    @custom_css.setter
+    def custom_css(self, _: str) -> None:
+        """Gradio sets it to "" first. As an instance's own attribute it would also be written out as a CSS variable."""
+
+
 def theme() -> gr.themes.Base:
     """Gradio's theme object tied to the tokens of static/css/tokens.css; light and dark read the same tokens."""
     sans = SystemFont("var(--sans)")
     mono = SystemFont("var(--mono)")
-    base = gr.themes.Base(
+    base = LabTheme(
         primary_hue="slate", secondary_hue="slate", neutral_hue="slate", radius_size="sm", spacing_size="md", text_size="md", font=[sans], font_mono=[mono]
     )
     # A theme value and its dark twin are the same token: the token itself changes with the scheme.
@@ -123,6 +135,4 @@ def theme() -> gr.themes.Base:
         "loader_color": "var(--method)",
     }
     dark = {f"{name}_dark": value for name, value in values.items() if hasattr(base, f"{name}_dark")}
-    styled = base.set(color_accent="var(--method)", **values, **dark)
-    styled.custom_css = css_text()  # goes out with /theme.css, which browsers keep; css= would stand in every page's configuration
-    return styled
+    return base.set(color_accent="var(--method)", **values, **dark)
