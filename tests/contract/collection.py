@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 from backends.contract import Claim, Method
 from tests.contract import card_checks, input_checks, page_checks, run_checks
-from tests.contract.golden import check_golden_result, path_of
+from tests.contract.golden_results import check_golden_result, path_of
 from tests.contract.preset_checks import is_slow
 
 Check = Callable[[Method], None]

@@ -159,7 +159,7 @@ def check_page_is_small(method: Method) -> None:
 def check_tool_names_every_field(method: Method) -> None:
     """The tool's docstring is all that an MCP client reads: each field, its bounds, its unit."""
     tool = make_tool(method, None)  # type: ignore[arg-type]
-    assert tool.__name__ == tool_name(method) == method.card.package + "_run"
+    assert tool.__name__ == tool_name(method) == method.card.package + "_run"  # type: ignore[arg-type]
     text = tool.__doc__ or ""
     for name, info in method.Params.model_fields.items():
         line = next((x for x in text.splitlines() if x.strip().startswith(f"{name}:")), None)

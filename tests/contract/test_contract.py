@@ -7,7 +7,7 @@ import pytest
 from backends import registry
 from backends.contract import Claim, Method, Preset
 from tests.contract.collection import Check, checks_of, is_slow_claim
-from tests.contract.golden import path_of
+from tests.contract.golden_results import path_of
 from tests.contract.preset_checks import LOAD_S, check_claim, check_preset, is_slow
 from tests.contract.running import HANG_FACTOR
 
@@ -44,4 +44,4 @@ def test_claim(method: Method, claim: Claim) -> None:
 @pytest.mark.parametrize("method", [pytest.param(m, id=m.card.slug) for m in METHODS if m.card.deterministic is not False])
 def test_has_golden_result(method: Method) -> None:
     if not path_of(method).exists():
-        pytest.skip(f"no golden result of {method.card.slug}: python -m tests.contract.golden {method.card.slug} writes one")
+        pytest.skip(f"no golden result of {method.card.slug}: python -m tests.contract.golden_results {method.card.slug} writes one")

@@ -18,7 +18,7 @@ from pydantic import ConfigDict, Field, create_model
 from app.plotting import Changes, Panel
 from backends import contract
 from backends.contract import Claim, Frame, InputError, Metric, Preset, Step, Upload
-from tests.contract import card_checks, golden, input_checks, page_checks, preset_checks, run_checks, running
+from tests.contract import card_checks, golden_results, input_checks, page_checks, preset_checks, run_checks, running
 from tests.contract import selftest as fakes
 from tests.contract.collection import ALL, checks_of, name_of
 from tests.contract.selftest import GOOD_CARD, Fake, GoodParams, good_run, good_views, installed, with_card, with_data, with_field, with_frames, with_metrics
@@ -335,12 +335,12 @@ def test_a_preset_and_its_claim_share_one_run(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize(("shift", "holds"), [(0.0, True), (1e-3, False)])
 def test_golden_results_are_compared(shift: float, holds: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(golden, "FOLDER", tmp_path)
+    monkeypatch.setattr(golden_results, "FOLDER", tmp_path)
     metrics = running.exact(GOOD, running.reference(GOOD).last)
     metrics["end"] += shift
     record = {"params": running.cheap(GOOD).model_dump(mode="json"), "tolerance": 1e-6, "reason": "rounding", "metrics": metrics}
-    golden.path_of(GOOD).write_text(json.dumps(record))
-    assert caught(golden.check_golden_result, GOOD) is not holds
+    golden_results.path_of(GOOD).write_text(json.dumps(record))
+    assert caught(golden_results.check_golden_result, GOOD) is not holds
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """Small stored results: the exact metrics of a method's cheap params, with a tolerance and the reason for it.
 
-``python -m tests.contract.golden SLUG --tolerance 1e-6 --reason "..."`` writes ``golden/<slug>.json``. Write it anew only
+``python -m tests.contract.golden_results SLUG --tolerance 1e-6 --reason "..."`` writes ``golden/<slug>.json``. Write it anew only
 when a result is meant to change, and say why in the commit.
 """
 
