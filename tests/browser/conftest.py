@@ -49,7 +49,7 @@ def new_page(browser: Browser, lab: Lab) -> Iterator[NewPage]:
         page.on("pageerror", lambda error: faults.append(f"page error: {error}"))
         page.on("request", lambda request: faults.append(f"outside host: {request.url}") if _is_outside(request.url, lab.url) else None)
 
-    def open_page(**options: Any) -> Page:
+    def open_page(*, expected: Sequence[str] = (), **options: Any) -> Page:
         context = browser.new_context(**{"base_url": lab.url, "viewport": DESKTOP, **options})
         contexts.append(context)
         context.set_default_timeout(WAIT_LIMIT_MS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import FilePayload, Locator, Page, expect
 
 from backends import registry
 from tests.browser.conftest import DESKTOP, NewPage
@@ -185,7 +185,7 @@ def test_bad_input_is_told_at_its_control(page: Page) -> None:
 def test_a_persons_csv_runs_and_chooses_its_columns(page: Page) -> None:
     rows = "\n".join(f"{i / 40:.3f};{(i / 40) ** 2 + (i * 7919 % 13) / 20:.3f};{i % 5}" for i in range(200))
     page.goto(KSOS)
-    file = {"name": "mine.csv", "mimeType": "text/csv", "buffer": f"t;y;k\n{rows}\n".encode()}
+    file: FilePayload = {"name": "mine.csv", "mimeType": "text/csv", "buffer": f"t;y;k\n{rows}\n".encode()}
     page.locator("[id='conformal-ksos--csv'] input[type=file]").set_input_files(file)
     wait_for_end(page)
     expect(bench(page).locator(".pp-bar")).to_have_attribute("data-state", "done")
