@@ -141,9 +141,9 @@ def label_of(model: type[Params], field: str) -> str:
 
 
 def attribute(meta: Mapping[str, Any]) -> str:
-    """JSON for a single-quoted HTML attribute inside a Gradio template, whose own signs (``${``, ``{{``) must not appear."""
+    """JSON for a single-quoted HTML attribute inside a Gradio template, which is a JavaScript template literal and Handlebars."""
     text = json.dumps(meta, separators=(",", ":"))  # its double quotes stay: escaped they would double the size
-    for sign, code in (("&", "&amp;"), ("<", "&lt;"), ("'", "&#39;"), ("$", "&#36;"), ("{{", "{ {")):
+    for sign, code in (("&", "&amp;"), ("<", "&lt;"), ("'", "&#39;"), ("$", "&#36;"), ("\\", "&#92;"), ("`", "&#96;"), ("{{", "{ {")):
         text = text.replace(sign, code)
     return text
 

@@ -66,7 +66,6 @@ def create_app(runner: Runner | None = None) -> FastAPI:
         demo,
         path="/",
         theme=theme.theme(),
-        css=theme.css_text(),
         head=theme.HEAD,
         ssr_mode=False,
         mcp_server=True,
