@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from backends.contract import Claim, Method
-from tests.contract import card_checks, input_checks, page_checks, run_checks
+from tests.contract import card_checks, input_checks, page_checks, run_checks, stop_checks
 from tests.contract.golden_results import check_golden_result, path_of
 from tests.contract.preset_checks import is_slow
 
 Check = Callable[[Method], None]
-ALL: tuple[Check, ...] = (*card_checks.CHECKS, *input_checks.CHECKS, *run_checks.CHECKS, *page_checks.CHECKS)
+ALL: tuple[Check, ...] = (*card_checks.CHECKS, *input_checks.CHECKS, *run_checks.CHECKS, *stop_checks.CHECKS, *page_checks.CHECKS)
 
 
 def checks_of(method: Method) -> Iterator[tuple[str, Check]]:

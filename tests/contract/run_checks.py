@@ -1,4 +1,4 @@
-"""Checks of a running method: what it gives, that it repeats, and that it obeys stop and pause."""
+"""Checks of a running method: what it gives, that it repeats, and that it leaves everything else alone."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ import pickle
 import random
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from backends.contract import Frame, InputError, Method, Params, Stopped
+from backends.contract import Frame, InputError, Method, Params
 from backends.runtime import memo
 from backends.store import RUN_LIMIT_BYTES, FrameKeeper
 from backends.validation import validate
@@ -25,7 +24,6 @@ from tests.contract.running import (
     HANG_FACTOR,
     LOAD_MARGIN_S,
     SIGN_OF_LIFE_S,
-    STOP_LIMIT_S,
     Background,
     Outcome,
     cheap,
@@ -45,9 +43,6 @@ MADE_BY = {"model", "data", "size", "device"}
 PLAIN = (float, int, str, bool, type(None))
 RUN_LIMIT_S = HANG_FACTOR * CHEAP_SECONDS + 20
 FIRST_FRAME_S = 1.0
-HOLD_S = 0.3  # how long a pause is watched
-PAUSE_AT = (1, 5, 12)  # the checks at which a run is paused
-STOP_AFTER_S = 0.7  # into the default preset: past its imports and loads, which the reference run has made
 
 
 # ------------------------------------------------------------------------------------------------ what a run gives
@@ -163,7 +158,7 @@ def check_equal_seed_equal_result(method: Method) -> None:
         return
     with fresh_memo():
         again = run(method, params)
-    _assert_equal(method, reference(method).last, again.last, "a second run with the same seed")
+    assert_equal(method, reference(method).last, again.last, "a second run with the same seed")
 
 
 def check_warm_store_changes_nothing(method: Method) -> None:
@@ -176,8 +171,8 @@ def check_warm_store_changes_nothing(method: Method) -> None:
             outcome(method, {**method.card.cheap, **changes})
         warm = run(method, params)
         warmer = run(method, params)
-    _assert_equal(method, reference(method).last, warm.last, "a run after other runs")
-    _assert_equal(method, reference(method).last, warmer.last, "a run after itself")
+    assert_equal(method, reference(method).last, warm.last, "a run after other runs")
+    assert_equal(method, reference(method).last, warmer.last, "a run after itself")
 
 
 def _neighbours(method: Method) -> list[dict[str, Any]]:
@@ -278,7 +273,7 @@ def check_live_run_equals_full_run(method: Method) -> None:
             assert len(live.frames) == 1, f"{field}={value!r}: a live run gives one frame, not {len(live.frames)}"
             assert live.last.progress == 1
             if repeatable(method, params):
-                _assert_equal(method, full.last, live.last, f"the live run of {field}={value!r} against the full run")
+                assert_equal(method, full.last, live.last, f"the live run of {field}={value!r} against the full run")
 
 
 def check_interleaved_runs_equal_runs_in_a_row(method: Method) -> None:
@@ -294,7 +289,7 @@ def check_interleaved_runs_equal_runs_in_a_row(method: Method) -> None:
         together = [Background(method, p, on_frame=lambda number: _meet(barrier) if number == 0 else None).start() for p in both]
         last = [b.result(2 * RUN_LIMIT_S) for b in together]
     for alone, beside in zip(in_a_row, last, strict=True):
-        _assert_equal(method, alone, beside, "a run beside another one")
+        assert_equal(method, alone, beside, "a run beside another one")
 
 
 def _meet(barrier: threading.Barrier) -> None:
@@ -302,7 +297,7 @@ def _meet(barrier: threading.Barrier) -> None:
         barrier.wait(5.0)
 
 
-def _assert_equal(method: Method, a: Frame, b: Frame, what: str) -> None:
+def assert_equal(method: Method, a: Frame, b: Frame, what: str) -> None:
     left, right = exact(method, a), exact(method, b)
     wrong = {n: (left.get(n), right.get(n)) for n in left.keys() | right.keys() if left.get(n) != right.get(n)}
     assert not wrong, f"{what} gives other exact metrics: {wrong}"
@@ -372,92 +367,6 @@ def _random_state() -> dict[str, bytes]:
     if "torch" in sys.modules:
         state["torch"] = sys.modules["torch"].get_rng_state().numpy().tobytes()
     return state
-
-
-# ------------------------------------------------------------------------------------------------- stop and pause
-
-
-def check_stop_ends_it_within_a_second(method: Method) -> None:
-    """Stopped before its first frame, after it, and in the middle of the default preset: no thread stays, the generator is closed."""
-    reference(method)
-    default = validate(method.Params, method.card.presets[0].params)
-    with fresh_memo():
-        _stop(method, cheap(method), after_frame=0)
-    with fresh_memo():
-        _stop(method, default, after_s=0.0)
-    with fresh_memo():
-        _stop(method, default, after_s=min(STOP_AFTER_S, method.card.presets[0].seconds / 3))
-
-
-def _stop(method: Method, params: Params, *, after_frame: int | None = None, after_s: float = 0.0) -> None:
-    threads = set(threading.enumerate())
-    stopped_at: list[float] = []
-
-    def on_frame(number: int) -> None:
-        if number == after_frame:
-            stopped_at.append(time.monotonic())
-            task.control.stop()
-
-    task = Background(method, params, on_frame=on_frame)
-    task.start()
-    if after_frame is None:
-        task.thread.join(after_s)
-        stopped_at.append(time.monotonic())
-        task.control.stop()
-    limit = STOP_LIMIT_S + LOAD_MARGIN_S
-    task.thread.join(RUN_LIMIT_S)
-    assert not task.thread.is_alive(), "a stopped run goes on and on"
-    took = task.ended_at - (stopped_at or [task.ended_at])[0]
-    assert took <= limit, f"stop took {took:.1f} s; call context.check() at least each half second of work"
-    assert task.fault is None or isinstance(task.fault, Stopped), f"a stopped run failed: {task.fault!r}"
-    assert getattr(task.generator, "gi_frame", None) is None, "the generator is still open: its finally has not run"
-    _assert_no_thread_left(threads)
-
-
-def _assert_no_thread_left(before: set[threading.Thread]) -> None:
-    deadline = time.monotonic() + STOP_LIMIT_S + LOAD_MARGIN_S
-    while time.monotonic() < deadline:
-        # A shared load ("load ...") goes on when its asker stops, and is meant to.
-        left = [t.name for t in set(threading.enumerate()) - before if not t.name.startswith("load ")]
-        if not left:
-            return
-        time.sleep(0.02)
-    raise AssertionError(f"threads are left behind: {left}")
-
-
-def check_pause_holds_and_resume_goes_on(method: Method) -> None:
-    """Paused at some of its checks; a pause lasts while nothing moves, and the result is the same."""
-    params = cheap(method)
-    expected = reference(method).last
-    held = threading.Event()
-    checks = itertools.count(1)
-
-    def on_check() -> None:
-        if next(checks) in PAUSE_AT:
-            task.control.pause()
-
-    task = Background(method, params, on_pause=held.set, on_check=on_check)
-    with fresh_memo():
-        task.start()
-        times = 0
-        while task.thread.is_alive():
-            if held.wait(0.05):
-                held.clear()
-                times += 1
-                _assert_holds(task)
-                task.control.resume()
-        last = task.result(RUN_LIMIT_S)
-    assert times, "pause was never obeyed"
-    assert_progress(tuple(task.frames))
-    if repeatable(method, params):
-        _assert_equal(method, expected, last, "a run that was paused")
-
-
-def _assert_holds(task: Background) -> None:
-    number = len(task.frames)
-    time.sleep(HOLD_S)
-    assert len(task.frames) == number, "a paused run gave a frame"
-    assert task.thread.is_alive(), "a paused run ended"
 
 
 CHECKS: tuple[Any, ...] = tuple(value for name, value in list(globals().items()) if name.startswith("check_"))

@@ -18,7 +18,7 @@ from pydantic import ConfigDict, Field, create_model
 from app.plotting import Changes, Panel
 from backends import contract
 from backends.contract import Claim, Frame, InputError, Metric, Preset, Step, Upload
-from tests.contract import card_checks, golden_results, input_checks, page_checks, preset_checks, run_checks, running
+from tests.contract import card_checks, golden_results, input_checks, page_checks, preset_checks, run_checks, running, stop_checks
 from tests.contract import selftest as fakes
 from tests.contract.collection import ALL, checks_of, name_of
 from tests.contract.selftest import GOOD_CARD, Fake, GoodParams, good_run, good_views, installed, with_card, with_data, with_field, with_frames, with_metrics
@@ -196,8 +196,8 @@ PLANTS: dict[Callable[[Any], None], list[Fake]] = {
     run_checks.check_inputs_are_unchanged: [fakes.before_run(changes_its_params)],
     run_checks.check_no_module_state_changes: [fakes.before_run(writes_a_global)],
     run_checks.check_global_random_state_is_untouched: [fakes.before_run(fakes.draws_globally), fakes.before_run(seeds_numpy)],
-    run_checks.check_stop_ends_it_within_a_second: [Fake(body=fakes.ignores_stop), fakes.before_run(fakes.leaves_a_thread)],
-    run_checks.check_pause_holds_and_resume_goes_on: [Fake(body=fakes.ends_when_paused)],
+    stop_checks.check_stop_ends_it_within_a_second: [Fake(body=fakes.ignores_stop), fakes.before_run(fakes.leaves_a_thread)],
+    stop_checks.check_pause_holds_and_resume_goes_on: [Fake(body=fakes.ends_when_paused)],
     page_checks.check_page_draws_every_frame: [Fake(views=lambda frame, params: []), Fake(views=lists_only_when_stored)],
     page_checks.check_views_are_labelled: [retitled(title=""), retitled(summary=""), Fake(views=without_units)],
     page_checks.check_render_is_one_json_string: [with_data(made_by={"model": "", "data": "a", "size": "1", "device": "CPU"})],
@@ -220,7 +220,8 @@ APART = {
 def short_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     """The fakes break limits of a few tenths of a second instead of seconds."""
     for name, value in {"LOAD_MARGIN_S": 0.1, "STOP_LIMIT_S": 0.3, "SIGN_OF_LIFE_S": 0.3, "FIRST_FRAME_S": 0.3, "HANG_FACTOR": 0.5}.items():
-        monkeypatch.setattr(run_checks, name, value)
+        for module in (run_checks, stop_checks):
+            monkeypatch.setattr(module, name, value, raising=False)
 
 
 def caught(check: Callable[[Any], None], fake: Fake) -> bool:
