@@ -162,7 +162,7 @@ CARD = Card(
         Preset("gaussian", "Symmetric noise", {"data": "gaussian", **_MANY_TEST_ROWS}, 3),
         Preset("wrong-by-one-sd", "A predictor that is wrong", {"data": "gaussian", "bias": 1.0, **_MANY_TEST_ROWS}, 3),
         Preset("engel", "Food and income, 1857", {"data": "engel", "train_fraction": 0.43, "calibration_fraction": 0.32}, 3),
-        Preset("diabetes", "Diabetes, three features", {"data": "diabetes"}, 6),
+        Preset("diabetes", "Diabetes, three features", {"data": "diabetes"}, 5),
         Preset("outliers", "Three outliers", {"data": "gaussian", "outliers": 3, "symmetry": "symmetric", **_MANY_TEST_ROWS}, 3),
         Preset("skewed-tails", "Where it fails: tails of two shapes", {"data": "exponential", "symmetry": "separate", **_MANY_TEST_ROWS}, 3, fails=True),
     ),

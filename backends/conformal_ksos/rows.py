@@ -149,7 +149,8 @@ def _split(loaded: _Loaded, params: Params) -> Rows:
         notes.append(f"{n_train} training rows are used, of {wanted}; the other {wanted - n_train} rows go to the test")
     repeated = n_train - len(np.unique(loaded.x[train], axis=0))
     if repeated:
-        notes.append(f"{repeated} training rows repeat the features of another row: the kernel matrix is singular and is solved on its numerical rank")
+        what = "1 training row repeats" if repeated == 1 else f"{repeated} training rows repeat"
+        notes.append(f"{what} the features of another row: the kernel matrix is singular and is solved on its numerical rank")
     y = loaded.y
     if params.outliers:
         y = y.copy()
