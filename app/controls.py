@@ -212,7 +212,10 @@ def _range(common: dict[str, Any], node: Mapping[str, Any], default: Any, text: 
     return own_component("range", given, ("input", "change"), value=default, elem_id=common["elem_id"], elem_classes=common["elem_classes"])
 
 
-def own_component(kind: str, meta: Mapping[str, Any], events: Iterable[str], *, value: Any = "", **options: Any) -> gr.HTML:
-    """A component drawn by ``static/js/<kind>.js`` from ``meta``; its template is constant, so that its nodes live on."""
-    template = f"<div class='pp-{kind}' data-meta='{attribute(meta)}'></div>"
+def own_component(kind: str, meta: Mapping[str, Any], events: Iterable[str], *, value: Any = "", inside: str = "", **options: Any) -> gr.HTML:
+    """A component drawn by ``static/js/<kind>.js`` from ``meta``; its template is constant, so that its nodes live on.
+
+    inside: HTML that stands there until the script has loaded.
+    """
+    template = f"<div class='pp-{kind}' data-meta='{attribute(meta)}'>{inside}</div>"
     return gr.HTML(value, html_template=template, head=tags(), js_on_load=mount_script(kind, *events), apply_default_css=False, **options)

@@ -33,7 +33,7 @@ def header(current: str | None = None) -> str:
     links = "".join(f"<a href='{theme_path(theme)}' data-theme='{theme}'{here.get(theme, '')}>{_text(THEMES[theme])}</a>" for theme in registry.by_theme())
     return (
         "<a class='pp-skip' href='#pp-content'>Skip to the content</a>"
-        f"<header class='pp-head'><a class='pp-brand' href='/'><img src='{static_url('icons/logo.svg')}' alt='' width='28' height='28'>Playable Papers</a>"
+        f"<header class='pp-head'{' data-waits' if current in THEMES else ''}><a class='pp-brand' href='/'><img src='{static_url('icons/logo.svg')}' alt='' width='28' height='28'>Playable Papers</a>"
         f"<nav class='pp-nav' aria-label='Themes'>{links}<a href='/about'{here.get('about', '')}>About</a></nav>"
         "<button class='pp-icon-button' type='button' data-theme-toggle aria-label='Switch between light and dark'>"
         "<span class='pp-icon pp-icon-theme' aria-hidden='true'></span></button></header><div id='pp-content'></div>"

@@ -21,6 +21,8 @@ from backends.validation import validate
 
 VISITORS_KEPT = 4_000
 PRIVATE: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
+# The button is there with the page; bar.js takes it over and answers a press that came before.
+EARLY_RUN = "<div class='pp-bar-controls'><button type='button' class='pp-run' data-action='run' onclick='this.dataset.asked=1'>Run</button></div>"
 CARRY: dict[str, Any] = {**PRIVATE, "concurrency_limit": None}  # Gradio's queue only carries
 
 
@@ -59,14 +61,14 @@ class Workbench:
                                 made |= {f: controls.build(self.method, f) for f in folded if self._extra(f).get("group", "") == group}
                     self.secrets = [gr.Textbox(label=name, type="password", info="Used for your runs only; kept nowhere.") for name in card.secrets]
                 with gr.Column(elem_classes=["pp-main"], min_width=320):
-                    self.bar = self._part("bar", self._bar_meta(), "run", "stop", "pause", "resume", "preset")
+                    self.bar = self._part("bar", self._bar_meta(), "run", "stop", "pause", "resume", "preset", inside=EARLY_RUN)
                     self.stage = self._part("stage", {"slug": slug, "theme": card.theme}, "act")
                     self._part("drawer", {"slug": slug, "tabs": self._tabs()})
         self.controls = [made[f] for f in self.method.Params.model_fields]
         self._bind()
 
-    def _part(self, kind: str, meta: Mapping[str, Any], *events: str) -> gr.HTML:
-        return own_component(kind, meta, events, elem_id=f"{self.slug}-{kind}")
+    def _part(self, kind: str, meta: Mapping[str, Any], *events: str, inside: str = "") -> gr.HTML:
+        return own_component(kind, meta, events, inside=inside, elem_id=f"{self.slug}-{kind}")
 
     def _extra(self, field: str) -> Mapping[str, Any]:
         extra = self.method.Params.model_fields[field].json_schema_extra

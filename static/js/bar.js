@@ -36,6 +36,7 @@ class Bar {
     subscribe("playable:preset", meta.slug, root, ({ wanted }) => this.ask("preset", wanted));
     this.listen();
     this.show(this.value);
+    if (this.asked) this.press();
   }
 
   build() {
@@ -58,7 +59,11 @@ class Bar {
     if (steps.length) this.steps.prepend(h("span", { class: "pp-steps-label", text: "Try it" }));
     this.card = h("div", { class: "pp-guide", hidden: true, id: `${slug}--guide` });
     this.controls = h("div", { class: "pp-bar-controls" }, this.run, this.pause, this.message, this.stamp, this.again, this.steps, this.copy, this.save);
+    const early = this.root.querySelector(".pp-run"); // stands in the page's HTML, so that it is there at once
+    const held = early !== null && early === document.activeElement;
     this.root.replaceChildren(this.controls, this.line, this.address, this.chips, this.card, this.alert, this.note, this.spoken);
+    if (held) this.run.focus();
+    this.asked = early?.dataset.asked !== undefined;
     rovingFocus(this.chips, "button");
     rovingFocus(this.steps, "button");
   }
@@ -117,7 +122,10 @@ class Bar {
 
   /** Sends an event and says so at once; when nothing comes back, the line returns to what it was. */
   ask(name, payload) {
-    if (name === "run" || name === "preset") clearError(this.meta.slug);
+    if (name === "run" || name === "preset") {
+      clearError(this.meta.slug);
+      publish("playable:asked", { slug: this.meta.slug }, { keep: false });
+    }
     const words = { run: "Starting", preset: "Starting", stop: "Stopping", pause: "Pausing", resume: "Continuing" };
     setText(this.message, words[name]);
     clearTimeout(this.unanswered);

@@ -3,6 +3,7 @@ import { button, eachFrame, h, icon, parse, publish, setText, subscribe } from "
 import { FramePlayer } from "./frames.js";
 import { Metrics } from "./metrics.js";
 import { LivePlot } from "./plot.js";
+import { reducedMotion } from "./tokens.js";
 
 const INVITATION = "Press Run to see the method work.";
 const MAIN_PX = [340, 720]; // least and greatest height of the main picture
@@ -28,7 +29,14 @@ class Stage {
     root.replaceChildren(this.invitation, this.grid, this.notes, this.ran);
     this.later = eachFrame((raw) => this.show(parse(raw)));
     subscribe("playable:run", meta.slug, root, ({ state }) => setText(this.invitation, state === "running" ? "The first picture is on its way." : INVITATION));
+    subscribe("playable:asked", meta.slug, root, () => this.comeIntoSight());
     if (!link.value) this.fetchStored();
+  }
+
+  /** On a phone the controls stand between Run and the picture: whoever pressed Run wants to see the picture. */
+  comeIntoSight() {
+    if (!matchMedia("(max-width: 860px)").matches) return;
+    this.root.scrollIntoView({ block: "start", behavior: reducedMotion() ? "auto" : "smooth" });
   }
 
   update(raw) {
