@@ -10,6 +10,7 @@ import gradio as gr
 
 from app import share
 from app.assets import static_url, tags
+from app.blocks import LabBlocks
 from app.tools import make_tool, tool_name
 from app.workbench import PRIVATE, Workbench
 from backends import registry
@@ -33,7 +34,8 @@ def header(current: str | None = None) -> str:
     links = "".join(f"<a href='{theme_path(theme)}' data-theme='{theme}'{here.get(theme, '')}>{_text(THEMES[theme])}</a>" for theme in registry.by_theme())
     return (
         "<a class='pp-skip' href='#pp-content'>Skip to the content</a>"
-        f"<header class='pp-head'{' data-waits' if current in THEMES else ''}><a class='pp-brand' href='/'><img src='{static_url('icons/logo.svg')}' alt='' width='28' height='28'>Playable Papers</a>"
+        f"<header class='pp-head'{' data-waits' if current in THEMES else ''}>"
+        f"<a class='pp-brand' href='/'><img src='{static_url('icons/logo.svg')}' alt='' width='28' height='28'>Playable Papers</a>"
         f"<nav class='pp-nav' aria-label='Themes'>{links}<a href='/about'{here.get('about', '')}>About</a></nav>"
         "<button class='pp-icon-button' type='button' data-theme-toggle aria-label='Switch between light and dark'>"
         "<span class='pp-icon pp-icon-theme' aria-hidden='true'></span></button></header><div id='pp-content'></div>"
@@ -88,30 +90,6 @@ def _header(current: str | None = None) -> gr.HTML:
     return _html(header(current), head=tags())  # pages without a method need the switch of light and dark too
 
 
-# What a page never reads: types for API callers (a file's alone are 4 kB), ids of custom components, keys of re-renders.
-_UNREAD = ("api_info", "api_info_as_input", "api_info_as_output", "example_inputs", "component_class_id", "key")
-_UNREAD_PROPS = ("_retryable", "_undoable", "likeable", "streamable", "preserved_by_key", "component_class_name")
-
-
-class LabBlocks(gr.Blocks):
-    """Gradio's Blocks with a leaner page configuration: each page load copies and sends all of it."""
-
-    def get_config_file(self) -> Any:
-        config = super().get_config_file()
-        public = {c._id for fn in self.fns.values() if fn.api_visibility != "private" for c in (*fn.inputs, *fn.outputs)}
-        for component in config["components"]:
-            if component["id"] not in public:
-                for name in _UNREAD:
-                    component.pop(name, None)
-                for name in _UNREAD_PROPS:
-                    component["props"].pop(name, None)
-        for event in config["dependencies"]:
-            if event["api_visibility"] == "private":
-                for name in [k for k, v in event.items() if v is None]:
-                    del event[name]
-        return config
-
-
 def build(runner: Runner) -> gr.Blocks:
     """The whole Gradio application, not yet mounted."""
     with LabBlocks(title="Playable Papers", analytics_enabled=False, fill_width=True) as demo:
@@ -129,6 +107,7 @@ def build(runner: Runner) -> gr.Blocks:
         _header("about")
         _html(about())
         _html(footer())
+    demo.keep_configs()
     demo.max_threads = MAX_THREADS
     demo.state_session_capacity = SESSIONS_KEPT
     demo.queue(max_size=QUEUE_SIZE, default_concurrency_limit=None)

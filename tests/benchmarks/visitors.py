@@ -170,7 +170,7 @@ def _press_together(clients: list[Any], tool: str, calls: list[dict[str, Any]], 
 
 
 def visit(client: Any, tool: str, values: dict[str, Any], at: float) -> Visit:
-    """Presses once at the moment ``at`` and watches: the first answer that carries metrics is the first frame."""
+    """Presses once at the moment ``at`` and watches: the first answer with progress is the first frame."""
     time.sleep(max(0.0, at - time.monotonic()))
     first: float | None = None
     try:
@@ -180,11 +180,11 @@ def visit(client: Any, tool: str, values: dict[str, Any], at: float) -> Visit:
         while not job.done():
             time.sleep(POLL_S)
             answers = job.outputs()
-            if first is None and any(a["metrics"] for a in answers[seen:]):
+            if first is None and any(a["progress"] > 0 for a in answers[seen:]):
                 first = time.monotonic() - at
             seen = len(answers)
         job.result()
-        if first is None and any(a["metrics"] for a in job.outputs()):
+        if first is None and any(a["progress"] > 0 for a in job.outputs()):
             first = time.monotonic() - at
     except Exception as error:  # noqa: BLE001 - whatever a visitor meets is a result
         return Visit(first, None, f"{type(error).__name__}: {str(error)[:200]}")

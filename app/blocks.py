@@ -1,0 +1,64 @@
+"""Gradio's Blocks for many visitors: a leaner page and a first event that does not build every component anew."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import gradio as gr
+from gradio.blocks import Block, BlocksConfig
+from gradio.components import Component
+from gradio.renderable import Renderable
+
+# What a page never reads: types for API callers (a file's alone are 4 kB), ids of custom components, keys of re-renders.
+_UNREAD = ("api_info", "api_info_as_input", "api_info_as_output", "example_inputs", "component_class_id", "key")
+_UNREAD_PROPS = ("_retryable", "_undoable", "likeable", "streamable", "preserved_by_key", "component_class_name")
+
+
+class KeptConfig(BlocksConfig):
+    """A configuration that remembers what each component's entry looks like.
+
+    Gradio makes the entry of every component of every page at a visitor's first event, by inspecting signatures:
+    30 ms a visitor with one method, most of what sixty visitors cost the server. Only a component that was replaced
+    for a visitor needs a new entry.
+    """
+
+    entries: dict[int, tuple[Block, dict[str, Any]]]
+
+    def __copy__(self) -> KeptConfig:
+        new = super().__copy__()
+        new.__class__ = KeptConfig
+        new.entries = self.entries
+        return new
+
+    def config_for_block(self, _id: int, rendered_ids: list[int], block: Block | Component, renderable: Renderable | None = None) -> dict[Any, Any]:
+        kept = self.entries.get(_id)
+        if kept is None or kept[0] is not block or renderable is not None:
+            return super().config_for_block(_id, rendered_ids, block, renderable)
+        return {**kept[1], "props": dict(kept[1]["props"])}  # Gradio writes a visitor's values into the props
+
+
+class LabBlocks(gr.Blocks):
+    """Gradio's Blocks with a leaner page configuration: each page load copies and sends all of it."""
+
+    def keep_configs(self) -> None:
+        """Called once, when all pages are built."""
+        config = self.default_config
+        entries = {_id: (block, config.config_for_block(_id, [], block)) for _id, block in config.blocks.items()}
+        kept = cast(KeptConfig, config)
+        kept.__class__ = KeptConfig
+        kept.entries = entries
+
+    def get_config_file(self) -> Any:
+        config = super().get_config_file()
+        public = {c._id for fn in self.fns.values() if fn.api_visibility != "private" for c in (*fn.inputs, *fn.outputs)}
+        for component in config["components"]:
+            if component["id"] not in public:
+                for name in _UNREAD:
+                    component.pop(name, None)
+                for name in _UNREAD_PROPS:
+                    component["props"].pop(name, None)
+        for event in config["dependencies"]:
+            if event["api_visibility"] == "private":
+                for name in [k for k, v in event.items() if v is None]:
+                    del event[name]
+        return config
