@@ -30,7 +30,9 @@ class KeptConfig(BlocksConfig):
         new.entries = self.entries
         return new
 
-    def config_for_block(self, _id: int, rendered_ids: list[int], block: Block | Component, renderable: Renderable | None = None) -> dict[Any, Any]:
+    def config_for_block(  # type: ignore[override]  # static there, but always called on the instance
+        self, _id: int, rendered_ids: list[int], block: Block | Component, renderable: Renderable | None = None
+    ) -> dict[Any, Any]:
         kept = self.entries.get(_id)
         if kept is None or kept[0] is not block or renderable is not None:
             return super().config_for_block(_id, rendered_ids, block, renderable)
