@@ -52,6 +52,8 @@ def mapie_split(rows: Rows, alpha: float) -> Interval | None:
 
     def band() -> Interval:
         model = SplitConformalRegressor(_Given(rows.mean), confidence_level=1 - alpha, prefit=True)
+        # without it MAPIE draws a seed for folds that a fitted predictor does not have, from numpy's global state
+        model._mapie_regressor.random_state = 0
         model.conformalize(rows.calibration[:, None], rows.y[rows.calibration])
         return _interval(model.predict_interval(rows.test[:, None])[1])
 
@@ -59,22 +61,28 @@ def mapie_split(rows: Rows, alpha: float) -> Interval | None:
 
 
 def mapie_cqr(rows: Rows, alpha: float, check: Callable[[], None] = lambda: None) -> Interval | None:
-    """MAPIE's conformalised quantile regression with linear quantile regression on quadratic splines; None when it refuses."""
+    """MAPIE's conformalised quantile regression with linear quantile regression on quadratic splines; None when it refuses.
+
+    The three quantiles are sorted at each row (Chernozhukov, Fernandez-Val and Galichon 2010), so that they never cross.
+    """
     from mapie.regression import ConformalizedQuantileRegressor
     from sklearn.linear_model import QuantileRegressor
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import SplineTransformer
 
-    fitted = []
-    for level in (alpha / 2, 1 - alpha / 2, 0.5):  # the order that MAPIE asks for
+    quantiles = []
+    for level in (alpha / 2, 0.5, 1 - alpha / 2):
         check()
         splines = SplineTransformer(n_knots=4, degree=2, extrapolation="linear")
-        fitted.append(make_pipeline(splines, QuantileRegressor(quantile=level, alpha=1e-3)).fit(rows.x[rows.train], rows.y[rows.train]))
+        fitted = make_pipeline(splines, QuantileRegressor(quantile=level, alpha=1e-3)).fit(rows.x[rows.train], rows.y[rows.train])
+        quantiles.append(fitted.predict(rows.x))
+    lower, median, upper = np.sort(quantiles, axis=0)
 
     def band() -> Interval:
-        model = ConformalizedQuantileRegressor(fitted, confidence_level=1 - alpha, prefit=True)
-        model.conformalize(rows.x[rows.calibration], rows.y[rows.calibration])
-        return _interval(model.predict_interval(rows.x[rows.test])[1])
+        given = [_Given(lower), _Given(upper), _Given(median)]  # the order that MAPIE asks for
+        model = ConformalizedQuantileRegressor(given, confidence_level=1 - alpha, prefit=True)
+        model.conformalize(rows.calibration[:, None], rows.y[rows.calibration])
+        return _interval(model.predict_interval(rows.test[:, None])[1])
 
     return _or_none(band)
 

@@ -9,12 +9,12 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import gradio as gr
 import orjson
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app import pages
+from app.blocks import LabBlocks
 from app.plotting import Changes, Figure, Panel, View, view_json
 from app.render import render
 from app.tools import make_tool, tool_name
@@ -144,7 +144,7 @@ def check_page_is_small(method: Method) -> None:
     from backends.runner import Runner
 
     runner = Runner.__new__(Runner)  # building a page asks nothing of it, and a real one would open a store on disk
-    with gr.Blocks(analytics_enabled=False) as demo:
+    with LabBlocks(analytics_enabled=False) as demo:
         bench = Workbench(method, runner)  # type: ignore[arg-type]
         bench.build()
     config = demo.get_config_file()
