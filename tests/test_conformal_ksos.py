@@ -21,7 +21,7 @@ from backends.conformal_ksos.dual import Problem
 from backends.conformal_ksos.kernel import Features, factor, matern52
 from backends.conformal_ksos.method import run
 from backends.conformal_ksos.rows import load
-from backends.conformal_ksos.selection import Criterion, HeldOut, choose_symmetry
+from backends.conformal_ksos.selection import Criterion, HeldOut, choose_length_scale, choose_symmetry
 from backends.conformal_ksos.solver import fit
 from backends.contract import ContextSpec, Frame, InputError, Upload
 from backends.runtime.context import RunContext
@@ -268,6 +268,33 @@ def test_ideal_bands() -> None:
     assert ideal_band(np.zeros(1), "exponential", 0.1)[0][0] == pytest.approx(-0.2)
 
 
+@pytest.mark.parametrize(
+    ("values", "parts"),
+    [
+        ({}, (150, 225, 375)),
+        ({"n": 5000}, (150, 1500, 3350)),
+        ({"n": 90}, (40, 27, 23)),
+        ({"n": 90, "calibration_fraction": 0.6}, (31, 54, 5)),
+        ({"train_fraction": 0.2}, (150, 225, 375)),
+        ({"data": "engel"}, (106, 70, 59)),
+        (CARD.preset("engel").params, (100, 75, 60)),
+        ({"data": "diabetes"}, (199, 133, 110)),
+    ],
+)
+def test_parts(values: dict[str, Any], parts: tuple[int, int, int]) -> None:
+    rows = load(Params(**values))
+    assert (len(rows.train), len(rows.calibration), len(rows.test)) == parts
+    assert len(np.unique(np.concatenate([rows.train, rows.calibration, rows.test]))) == sum(parts)
+
+
+@pytest.mark.parametrize("n", [30, 31, 34, 50, 100])
+def test_a_small_table_gets_a_finite_band(n: int) -> None:
+    rng = np.random.default_rng(n)
+    text = "x,y\n" + "\n".join(f"{a:.3f},{b:.3f}" for a, b in rng.normal(size=(n, 2)))
+    last = frames(data="csv", csv=Upload.of("small.csv", text.encode()), length_scale=1.0)[-1]
+    assert last.metrics["mean_width"] is not None
+
+
 def test_engel_has_the_figures_of_the_card() -> None:
     rows = load(Params(data="engel"))
     x, y = rows.x, rows.y
@@ -328,6 +355,17 @@ def test_permutation_rule_prefers_symmetry_unless_the_data_object() -> None:
     assert chosen >= 3
     assert np.all(p_values[:3] <= 0.05)
     assert p_values.max() == 1
+
+
+def test_length_scale_is_the_longest_that_the_data_do_not_reject() -> None:
+    rng = np.random.default_rng(0)
+    x, residuals = rng.normal(size=(120, 1)), rng.normal(size=120)
+    criterion = Criterion("dcov", x, residuals)
+    noise = np.abs(rng.normal(size=(6, 120)))
+    telling = noise + 3 * (residuals > 0)
+    held = {m: HeldOut(np.arange(120), scores, noise) for m, scores in ((0.5, noise), (1.0, np.abs(rng.normal(size=(6, 120)))), (4.0, telling))}
+    assert choose_length_scale(criterion, held, np.random.default_rng(1)) == 1.0
+    assert choose_length_scale(criterion, {4.0: held[4.0]}, np.random.default_rng(1)) == 4.0
 
 
 def automatic(noise: Noise, seed: int) -> float:

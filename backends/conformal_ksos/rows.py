@@ -23,6 +23,9 @@ MAX_FEATURES = 3
 MAX_ROWS = 10_000  # of all parts together; 10,000 x 600 kernel values are about 50 MB
 GRID_POINTS = 200
 DIABETES_FEATURES = ["bmi", "s5", "bp"]  # the first three that a lasso path admits (Efron et al. 2004, Fig. 1)
+TRAIN_SHARE = 0.45  # of the rows, where "auto" has no other reason
+GENERATED_TRAIN_ROWS = 150  # as in the card's simulation; more generated rows go to calibration and test
+TEST_SHARE = 0.05  # at least
 OUTLIER_SD = 4.0  # how far an outlier moves, in sds of y
 _DATA_STREAM, _OUTLIER_STREAM = 4, 5
 
@@ -50,16 +53,13 @@ class Rows:
 
 def load(params: Params) -> Rows:
     """Loads the data of these params, checks them and splits them. Raises InputError naming the field."""
-    if params.train_fraction + params.calibration_fraction > 0.95:
-        total = params.train_fraction + params.calibration_fraction
-        raise InputError("calibration_fraction", f"training and calibration take {total:.0%} of the rows", "leave at least 5 % for the test")
     if params.data == "csv":
         loaded = _from_csv(params)
     elif params.data == "engel" or params.data == "diabetes":
         loaded = _from_dataset(params)
     else:
         drawn = generated.generate(params.data, params.n, np.random.default_rng([params.seed, _DATA_STREAM]))
-        loaded = _Loaded(drawn.x[:, None], drawn.x[:, None], drawn.y, drawn.prediction, ("x", "y"), f"generated, {params.data} noise")
+        loaded = _Loaded(drawn.x[:, None], drawn.x[:, None], drawn.y, drawn.prediction, ("x (no unit)", "y (no unit)"), f"generated, {params.data} noise")
     return _split(loaded, params)
 
 
@@ -93,7 +93,7 @@ def _from_dataset(params: Params) -> _Loaded:
     x = np.column_stack([source.columns[name] for name in names])
 
     def label(name: str) -> str:
-        return f"{name} ({source.units[name]})" if name in source.units else name
+        return f"{name} ({source.units.get(name, 'no unit')})"
 
     return _Loaded(x, design, source.columns[source.target], None, (label(names[0]), label(source.target)), source.source)
 
@@ -114,7 +114,8 @@ def _from_csv(params: Params) -> _Loaded:
     x = np.column_stack([table.numbers(name, "features" if chosen else "csv", "feature") for name in names])
     prediction = table.numbers(params.prediction_column, "prediction_column", "predictions") if params.prediction_column else None
     used = _summary(table, target, names, params.prediction_column)
-    return _Loaded(x, x, y, prediction, (names[0], target), f"{params.csv.name}, {table.rows} rows", used)
+    labels = (f"{names[0]} (column's unit)", f"{target} (column's unit)")
+    return _Loaded(x, x, y, prediction, labels, f"{params.csv.name}, {table.rows} rows", used)
 
 
 def _summary(table: Table, target: str, features: list[str], prediction: str) -> dict[str, Any]:
@@ -132,9 +133,21 @@ def _summary(table: Table, target: str, features: list[str], prediction: str) ->
     }
 
 
+def _wanted_training_rows(n: int, params: Params) -> int:
+    """How many of n rows are to be trained on. Raises InputError when training and calibration leave too few for the test."""
+    most = 1 - TEST_SHARE - params.calibration_fraction
+    if params.train_fraction == "auto":
+        wanted = round(min(TRAIN_SHARE, most) * n)
+        return min(wanted, GENERATED_TRAIN_ROWS) if params.data in generated.NOISES else wanted
+    if params.train_fraction > most + 1e-9:
+        total = params.train_fraction + params.calibration_fraction
+        raise InputError("calibration_fraction", f"training and calibration take {total:.0%} of the rows", f"leave at least {TEST_SHARE:.0%} for the test")
+    return round(params.train_fraction * n)
+
+
 def _split(loaded: _Loaded, params: Params) -> Rows:
     n = min(len(loaded.y), MAX_ROWS)
-    wanted = round(params.train_fraction * n)
+    wanted = _wanted_training_rows(n, params)
     n_train, n_calibration = min(wanted, MAX_KERNEL_ROWS), max(1, round(params.calibration_fraction * n))
     train, calibration, test = split_rows(len(loaded.y), n_train, n_calibration, params.seed)
     test = test[: n - n_train - n_calibration]
