@@ -149,7 +149,9 @@ class Workbench:
     async def _on_preset(self, request: gr.Request, event: gr.EventData, *values: Any) -> AsyncIterator[list[Any]]:
         wanted = event._data or {}
         try:
-            if "claim" in wanted:
+            if "query" in wanted:  # a page that lost its connection comes back to its run
+                params = share.read(self.method, str(wanted["query"])).params
+            elif "claim" in wanted:
                 params = claim_params(self.card, self.method.Params, str(wanted["claim"]))
             else:
                 params = validate(self.method.Params, self.card.preset(str(wanted.get("name"))).params)

@@ -1,6 +1,7 @@
 /* The run bar: one button that runs and stops, progress, presets, the guided exercise, the link. */
 import { button, copyText, formatSeconds, h, icon, ordinal, parse, publish, rovingFocus, setText, subscribe } from "./dom.js";
 import { clearError, showError } from "./errors.js";
+import { remember, unfinished } from "./unfinished.js";
 
 const ACTIVE = new Set(["queued", "running", "paused"]);
 const SETTLE_MS = 150; // a live run ends sooner: the button does not flicker while a slider is dragged
@@ -36,7 +37,9 @@ class Bar {
     subscribe("playable:preset", meta.slug, root, ({ wanted }) => this.ask("preset", wanted));
     this.listen();
     this.show(this.value);
+    const query = unfinished(meta.slug);
     if (this.asked) this.press();
+    else if (query !== null) this.ask("preset", { query });
   }
 
   build() {
@@ -165,6 +168,7 @@ class Bar {
       this.writeAddress();
       this.pressPreset(this.presetOf(value.query));
     }
+    if (value.run && !value.run.startsWith("live-")) remember(this.meta.slug, active && !value.settings ? (value.query ?? "") : null);
     if (value.run && (before.run !== value.run || before.query !== value.query || before.state !== value.state)) {
       publish("playable:run", { slug: this.meta.slug, run: value.run, query: value.query ?? "", state: value.state }, { keep: true });
     }
