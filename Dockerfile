@@ -8,8 +8,10 @@ RUN apt-get update \
     && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends gcc libc6-dev python3 python3-dev python3-venv \
     && rm -rf /var/lib/apt/lists/*
 
-# A Space runs as uid 1000, which the base image gives to a user of its own.
-RUN userdel --remove ubuntu && useradd --create-home --uid 1000 player
+# A Space runs as uid 1000, which the base image gives to a user of its own. WORKDIR alone would leave the folder to root.
+RUN userdel --remove ubuntu \
+    && useradd --create-home --uid 1000 player \
+    && install --directory --owner=1000 --group=1000 /home/player/app /home/player/cache
 USER 1000
 WORKDIR /home/player/app
 
@@ -22,7 +24,7 @@ ENV PATH=/home/player/venv/bin:$PATH \
 
 # The packages first, so that a change of code does not install them again; the empty ones stand for ours until they come.
 COPY --chown=1000:1000 pyproject.toml constraints.txt README.md ./
-RUN mkdir app backends kernels /home/player/cache \
+RUN mkdir app backends kernels \
     && touch app/__init__.py backends/__init__.py kernels/__init__.py \
     && python3 -m venv /home/player/venv \
     && pip install --no-cache-dir -c constraints.txt -e '.[gpu]' \

@@ -99,6 +99,7 @@ def run(
     slug: str,
     settings: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A param; @FILE for a file. May be repeated.")] = None,
     preset: Annotated[str | None, typer.Option(help="Start from this preset instead of the defaults.")] = None,
+    saved: Annotated[Path | None, typer.Option("--params", metavar="FILE", help="Start from settings that a page saved as a file.")] = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the last frame here as JSON.")] = None,
     html_file: Annotated[Path | None, typer.Option("--html", help="Write a self-contained page here.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
@@ -110,6 +111,8 @@ def run(
         if path is not None and not path.absolute().parent.is_dir():
             raise InputError(option, f"there is no folder {path.absolute().parent}", "make it first")
     start = dict(method.card.preset(preset).params) if preset is not None else {}
+    if saved is not None:
+        start |= read_saved(slug, saved)
     params = validate(method.Params, start | read_settings(method.Params, settings or []))
     frame = _with_runner(lambda runner: follow(runner, method, params, quiet=quiet, fresh=fresh))
     if json_file is not None:
@@ -227,6 +230,18 @@ def _with_runner(work: Callable[[Runner], Coroutine[Any, Any, T]]) -> T:
 
 def _chosen(slugs: Sequence[str] | None) -> list[Registered]:
     return [get(slug) for slug in slugs] if slugs else list(methods().values())
+
+
+def read_saved(slug: str, path: Path) -> dict[str, Any]:
+    """The params of a settings file; raises InputError when it is not one, or is another method's."""
+    try:
+        content = json.loads(path.read_bytes())
+        method, params = content["method"], dict(content["params"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError("--params", f"{path} is not a settings file ({type(error).__name__})", "save one from a method's page") from None
+    if method != slug:
+        raise InputError("--params", f"these are settings of {method}", f"run that method, or choose settings of {slug}")
+    return params
 
 
 def read_settings(model: type[Params], settings: Iterable[str]) -> dict[str, Any]:

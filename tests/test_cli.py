@@ -18,6 +18,7 @@ import pytest
 from pydantic import Field
 from typer.testing import CliRunner, Result
 
+from app import share
 from app.cli import app, read_settings
 from backends import registry
 from backends.contract import Card, Claim, Context, Frame, InputError, Metric, Paper, Params, Preset, Upload
@@ -116,6 +117,16 @@ class TestRun:
         assert metrics_of(call("run", SLUG, "--preset", "few"))["count"] == 5
         assert metrics_of(call("run", SLUG, "--preset", "few", "--set", "draws=6"))["count"] == 6
         assert metrics_of(call("run", SLUG))["count"] == MeanParams().draws
+
+    def test_settings_saved_by_a_page_start_a_run(self, tmp_path: Path) -> None:
+        file = tmp_path / "settings.json"
+        file.write_text(share.settings(registry.get(SLUG), MeanParams(draws=7, name="from a page")))
+        assert metrics_of(call("run", SLUG, "--params", str(file)))["count"] == 7
+        assert metrics_of(call("run", SLUG, "--params", str(file), "--set", "draws=8"))["count"] == 8
+        file.write_text('{"method": "another", "params": {}}')
+        assert call("run", SLUG, "--params", str(file)).exit_code == 2
+        file.write_text("no JSON")
+        assert call("run", SLUG, "--params", str(file)).exit_code == 2
 
     def test_a_file_enters_by_its_at_sign(self, tmp_path: Path) -> None:
         (tmp_path / "n.txt").write_text("1\n2\n6\n")
