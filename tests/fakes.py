@@ -79,6 +79,13 @@ class Steps:
         self._tickets = threading.Semaphore(0)
         self._lock = threading.Lock()
 
+    @classmethod
+    def ready(cls, number: int) -> Steps:
+        """Steps of which the first ``number`` need no pushing."""
+        steps = cls()
+        steps.go(number)
+        return steps
+
     def go(self, number: int = 1) -> None:
         self._tickets.release(number)
 
