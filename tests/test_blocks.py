@@ -48,5 +48,6 @@ def test_a_component_replaced_for_a_visitor_gets_its_own_entry(demo: LabBlocks) 
     slider = a_slider(demo)
     visitor = SessionState(demo)
     visitor[slider] = gr.HTML("replaced", render=False)
+    visitor._update_config(slider)
     assert visitor.config_values[slider]["props"]["value"] == "replaced"
     assert SessionState(demo).config_values[slider]["props"]["value"] != "replaced"
