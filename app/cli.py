@@ -159,7 +159,7 @@ def claims(
 ) -> None:
     """Measure again what the papers claim, and print the table."""
     rows = _with_runner(lambda runner: measure_claims(runner, _chosen([slug] if slug else None), quiet=quiet))
-    typer.echo(aligned(("method", "claim", "paper", "here", "tolerance", "within", "setting", "source"), rows))
+    typer.echo(aligned(("method", "claim", "stated", "here", "tolerance", "within", "setting", "source"), rows))
 
 
 async def measure_claims(runner: Runner, chosen: Iterable[Registered], *, quiet: bool = True) -> list[tuple[str, ...]]:

@@ -31,6 +31,7 @@ PRINT_COLOURS = {
     "warning": "#b3371b",
     "data": "#55585e",
     "ink": "#1d1f24",
+    "surface": "#ffffff",
     "grid": "#e4e4e4",
     "muted": "#7d8087",
 }

@@ -41,8 +41,8 @@ def picture_id(method: Registered, params: Params) -> str:
 
 
 def metrics(method: Registered, values: Mapping[str, MetricValue], params: Params) -> list[dict[str, Any]]:
-    """The metric strip: value, unit, better-direction and, for the very params of a claim, the paper's figure."""
-    paper = paper_figures(method, params)
+    """The metric strip: value, unit, better-direction and, for the very params of a claim, the stated figure."""
+    stated = stated_figures(method, params)
     return [
         {
             "name": name,
@@ -52,14 +52,14 @@ def metrics(method: Registered, values: Mapping[str, MetricValue], params: Param
             "better": metric.better,
             "meaning": metric.meaning,
             "kind": metric.kind,
-            "paper": paper.get(name),
+            "stated": stated.get(name),
         }
         for name, metric in method.card.metrics.items()
         if name in values
     ]
 
 
-def paper_figures(method: Registered, params: Params) -> dict[str, str]:
+def stated_figures(method: Registered, params: Params) -> dict[str, str]:
     """The stated figure of each metric whose claim was made for these params, the seed aside."""
     here = params.model_copy(update={"seed": 0})
     return {c.metric: f"{c.value:g}" for c in method.card.claims if claim_params(method.card, method.Params, c.name).model_copy(update={"seed": 0}) == here}

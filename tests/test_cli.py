@@ -174,7 +174,7 @@ def test_claims_are_measured_again_one_run_for_those_that_share_it() -> None:
     result = call("claims", SLUG)
     assert result.exit_code == 0, result.output
     header, *rows = result.stdout.splitlines()
-    assert header.split()[:4] == ["method", "claim", "paper", "here"]
+    assert header.split()[:4] == ["method", "claim", "stated", "here"]
     assert [row.split("  ")[0] for row in rows] == [SLUG] * 3
     assert " yes " in rows[0]
     assert " no " in rows[1]

@@ -60,7 +60,7 @@ def convergence(data: Mapping[str, Any]) -> Figure | None:
     plot = layout(
         axis("iteration", "count", showgrid=False, anchor="y2"),
         log_axis("objective", "log scale", np.concatenate([dual, primal]), domain=(0.46, 1.0)),
-        right=64,
+        right=48,
         yaxis2=log_axis("gap", "relative, log", gap, domain=(0.0, 0.38)),
         annotations=notes,
     )

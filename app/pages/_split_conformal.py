@@ -38,14 +38,13 @@ def local_coverage(data: Mapping[str, Any], params: Any) -> Figure | None:
     there = scatter(centre + offset, symmetric, "symmetric", "$peer-1", symbol="diamond-open", size=8, edge=1.5, hover="symmetric: %{y:.0%}")
     floor = max(0.0, float(np.nanmin([np.nanmin(low, initial=1), np.nanmin(symmetric, initial=1), target])) - 0.05)
     edges = [rule(float(e), "bin", "$grid", dash="solid", width=1, layer="below") for e in left[1:]]
-    beside = label(1, target, f"target {target:.0%}", "$truth", xref="paper", shift=(6, 0))
+    key = key_row(("\u25cf this band", "$method"), ("\u25c7 symmetric", "$peer-1"), (f"\u254c target {target:.0%}", "$truth"))
     plot = layout(
         axis(plain_text(data["axes"]["x"]), range=[float(left[0]), float(right[-1])], showgrid=False),
         axis("coverage", "share of test points", range=[floor, 1.02], tickformat=".0%", nticks=6),
         top=34,
         shapes=[*edges, rule(target, "target", "$truth", across="y", width=1.25)],
-        right=84,
-        annotations=[*key_row(("\u25cf this band", "$method"), ("\u25c7 symmetric", "$peer-1")), beside],
+        annotations=key,
     )
     holds = int(((low <= target) & (target <= high)).sum())
     summary = f"Coverage in five stretches of x with 95% Clopper-Pearson bars: {holds} of {left.size} bars hold the target {target:.0%}."

@@ -112,7 +112,7 @@ def _band(data: Mapping[str, Any], metrics: Mapping[str, Any], params: Any) -> F
     traces: list[Trace] = []
     ends: list[tuple[float, str, str]] = []
     at = floats(grid["x"]) if grid else np.array([])
-    peers = (("constant", "constant width", "$peer-2"), ("symmetric", "symmetric", "$peer-1"))
+    peers = (("constant", "constant", "$peer-2"), ("symmetric", "symmetric", "$peer-1"))
     for key, name, colour in peers:
         if f"upper_{key}" in grid:
             lower, upper = floats(grid[f"lower_{key}"]), floats(grid[f"upper_{key}"])
@@ -127,14 +127,15 @@ def _band(data: Mapping[str, Any], metrics: Mapping[str, Any], params: Any) -> F
         lower, upper = floats(grid["lower"]), floats(grid["upper"])
         traces.append(band(at, lower, upper, "band", ghost=True))
         traces.append(outline(at, lower, upper, "this band", "$method", width=2.25, ghost=True, hover="band edge %{y:.3g} at %{x:.3g}"))
-        ends.append((upper[-1], "<b>this band</b>", "$method"))
+        ends.append((upper[-1], "<b>band</b>", "$method"))
     if "mean" in grid:
         mean = floats(grid["mean"])
         traces.append(line(at, mean, "prediction", alpha("$method", 0.9), width=1.25, dash="longdashdot", hover="prediction %{y:.3g} at %{x:.3g}"))
-        ends.append((mean[-1], "prediction", "$method"))
+        ends.append((mean[-1], "middle", "$method"))
     traces += _points(x, y, role, (at, lower, upper) if has_band and _is_exact(data, params) else None)
     low, high = _y_range(y, [t["y"] for t in traces if t["mode"] == "lines" and t["name"] != "band"])
-    notes = end_labels(ends, (low, high), height - 34 - 48)
+    # inside the plot on its ground, so that a phone's plot keeps its width
+    notes = end_labels(ends, (low, high), height - 34 - 48, anchor="right", bgcolor="$surface/0.8", borderpad=1)
     notes += key_row(("\u25cb train", "$muted"), ("\u25c6 calibration", "$muted"), ("\u25cf test", "$data"), ("\u25b2\u25bc missed", "$warning"))
     if grid and not has_band and "upper_symmetric" not in grid and metrics.get("coverage") is not None:
         notes.append(label(0.5, 0.97, CENSORED, "$warning", anchor="center", xref="x domain", yref="y domain", yanchor="top"))
@@ -143,7 +144,6 @@ def _band(data: Mapping[str, Any], metrics: Mapping[str, Any], params: Any) -> F
     plot = layout(
         axis(plain_text(axes["x"]), range=[float(x.min()) - edge, float(x.max()) + edge], showgrid=False),
         axis(plain_text(axes["y"]), range=[low, high]),
-        right=104,
         top=34,
         annotations=notes,
     )
@@ -263,7 +263,7 @@ def _path(data: Mapping[str, Any], metrics: Mapping[str, Any], params: Any) -> F
     plot = layout(
         x_axis,
         axis("width", _unit(data), domain=rows[2][1], rangemode="normal", nticks=4),
-        right=56,
+        right=48,
         top=top,
         yaxis2=axis("misses", "share", domain=rows[1][1], rangemode="tozero", nticks=4, tickformat=".0%"),
         yaxis3=axis("D, HSIC", "of largest", domain=rows[0][1], nticks=4),

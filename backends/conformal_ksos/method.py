@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 from backends.conformal_ksos import picture
 from backends.conformal_ksos.band import as_lambda3
 from backends.conformal_ksos.card import Params
-from backends.conformal_ksos.conformal import BandReport, rank_needed
+from backends.conformal_ksos.conformal import BandReport, Interval, rank_needed
 from backends.conformal_ksos.cross_validation import Selection, Settings, folds, held_out, larger, leading, select
 from backends.conformal_ksos.dual import Multipliers
 from backends.conformal_ksos.kernel import TRACE_SHARE, Features
@@ -59,7 +59,7 @@ class _Run:
         return tuple(values.values())
 
     def frame(self, progress: float, message: str) -> Frame:
-        return Frame(progress, message, dict(self.metrics), dict(self.data))
+        return Frame(progress, message, self.metrics | {"seconds": time.perf_counter() - self.began}, dict(self.data))
 
     def selection(self, prepared: Prepared) -> Generator[Frame, None, Selection]:
         """Out-of-fold scores fold by fold, then the choice; nothing here depends on symmetry or alpha."""
@@ -119,6 +119,7 @@ class _Run:
         prepared = context.memo("predictor", self.key(PREDICTOR_FIELDS), lambda: prepare(rows, params, context.check))
         self.data |= {"notes": list(prepared.notes), "made_by": picture.made_by(rows, params, prepared.shown)}
         self.data["grid"] = {"x": prepared.grid[:, 0], "mean": prepared.grid_mean}
+        peers = {"mapie_split": self.peer("mapie_split", mapie_split, prepared)}
         yield self.frame(0.05, f"middle line: {prepared.shown}")
         selection = yield from self.selection(prepared)
         multiplier = selection.curves.multiplier
@@ -136,13 +137,11 @@ class _Run:
         upper, lower = solved.operators.spectra()
         self.data["spectrum"] = {"upper": upper, "lower": lower}
         self.metrics["duality_gap"] = solved.gap
-        yield self.frame(0.92, "peers: constant width, split conformal and quantile regression")
-        reports = context.memo("peers", (*self.key(PREDICTOR_FIELDS), params.alpha), lambda: self.peers(prepared))
-        for name, report in reports.items():
-            self.metrics[f"coverage_{name}"] = report.coverage if report else None
-            self.metrics[f"mean_width_{name}"] = report.mean_width if report else None
-        self.metrics["seconds"] = time.perf_counter() - self.began
-        yield self.frame(1.0, self.summary(now, reports))
+        yield self.frame(0.92, "peer: conformalised quantile regression")
+        peers["mapie_cqr"] = self.peer("mapie_cqr", partial(mapie_cqr, check=context.check), prepared)
+        refused = [name for name, report in peers.items() if report is None]
+        self.metrics |= {f"{figure}_{name}": None for figure in ("coverage", "mean_width") for name in refused}
+        yield self.frame(1.0, self.summary(now, refused))
 
     def final_fit(self, prepared: Prepared, places: Places, symmetric: Calibrated, lambda3: float, start: Multipliers | None) -> Generator[Frame, None, Fit]:
         """The fit at lambda3, started from the next larger value of the path, never from what a visitor did before."""
@@ -171,11 +170,18 @@ class _Run:
         self.data["convergence"] = picture.convergence(trace)
         return solved[0]
 
-    def peers(self, prepared: Prepared) -> dict[str, BandReport | None]:
-        rows = prepared.rows
-        seen = PeerRows(rows.design, rows.y, prepared.mean, rows.train, rows.calibration, rows.test)
-        bands = {"mapie_split": mapie_split(seen, self.params.alpha), "mapie_cqr": mapie_cqr(seen, self.params.alpha, self.context.check)}
-        return {name: band.report(rows.y[rows.test]) if band else None for name, band in bands.items()}
+    def peer(self, name: str, band: Callable[[PeerRows, float], Interval | None], prepared: Prepared) -> BandReport | None:
+        """What a peer's band does on the test rows; its figures are in every frame from now on. None when it refuses."""
+        rows, alpha = prepared.rows, self.params.alpha
+
+        def measure() -> BandReport | None:
+            found = band(PeerRows(rows.design, rows.y, prepared.mean, rows.train, rows.calibration, rows.test), alpha)
+            return found.report(rows.y[rows.test]) if found else None
+
+        report = self.context.memo(name, (*self.key(PREDICTOR_FIELDS), alpha), measure)
+        if report is not None:
+            self.metrics |= {f"coverage_{name}": report.coverage, f"mean_width_{name}": report.mean_width}
+        return report
 
     def notes(self, prepared: Prepared, features: Features) -> list[str]:
         """Warnings in plain words."""
@@ -188,11 +194,10 @@ class _Run:
             notes.append(f"the band is infinite: {n_calibration} calibration rows, at least {least} are needed at this alpha")
         return notes
 
-    def summary(self, now: Calibrated, reports: Mapping[str, BandReport | None]) -> str:
+    def summary(self, now: Calibrated, refused: Sequence[str]) -> str:
         if now.report.mean_width is None:
             return "no finite band: " + self.data["notes"][-1].removeprefix("the band is infinite: ")
         symmetric = self.metrics["mean_width_symmetric"]
         text = f"coverage {now.report.coverage:.3f}, mean width {now.report.mean_width:.4g} (symmetric {symmetric:.4g})"
         text += f", symmetry {self.metrics['symmetry_chosen']}"
-        refused = [name for name, report in reports.items() if report is None]
         return text + ("; too few calibration rows for " + ", ".join(refused) if refused else "")

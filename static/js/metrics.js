@@ -1,4 +1,4 @@
-/* The metric strip: one figure each, with its unit, the good direction and the paper's own figure. */
+/* The metric strip: one figure each, with its unit, the good direction and the figure that a claim states. */
 import { formatValue, h, setText } from "./dom.js";
 
 const DIRECTION = { higher: ["\u2191", "higher is better"], lower: ["\u2193", "lower is better"], target: ["\u25ce", "a target is best"] };
@@ -9,7 +9,7 @@ export class Metrics {
     this.element = h("dl", { class: "pp-metrics", hidden: true });
   }
 
-  /** Takes [{name, label, value, unit, better, meaning, paper, kind}]; figures change in place. */
+  /** Takes [{name, label, value, unit, better, meaning, stated, kind}]; figures change in place. */
   update(metrics) {
     this.element.hidden = metrics.length === 0;
     const names = new Set(metrics.map((metric) => metric.name));
@@ -20,11 +20,11 @@ export class Metrics {
     }
     for (const metric of metrics) {
       if (!this.items.has(metric.name)) this.items.set(metric.name, this.add(metric));
-      const { value, paper, element } = this.items.get(metric.name);
+      const { value, stated, element } = this.items.get(metric.name);
       setText(value, formatValue(metric.value));
       value.classList.toggle("pp-metric-word", typeof metric.value !== "number");
-      paper.hidden = metric.paper === null || metric.paper === undefined;
-      setText(paper, `paper ${metric.paper}`);
+      stated.hidden = metric.stated === null || metric.stated === undefined;
+      setText(stated, `stated ${metric.stated}`);
       if (element.parentNode !== this.element) this.element.append(element);
     }
   }
@@ -38,9 +38,9 @@ export class Metrics {
       const arrow = [h("span", { text: sign, "aria-hidden": "true" }), h("span", { class: "pp-hidden", text: words })];
       figure.append(h("span", { class: "pp-metric-better", title: words }, ...arrow));
     }
-    const paper = h("span", { class: "pp-metric-paper", hidden: true });
+    const stated = h("span", { hidden: true });
     const words = [unit, kind === "measured" ? "measured here" : ""].filter(Boolean);
-    const small = h("dd", { class: "pp-metric-small" }, ...words.map((text) => h("span", { text })), paper);
-    return { element: h("div", { class: "pp-metric", "data-metric": name, title: meaning }, term, figure, small), value, paper };
+    const small = h("dd", { class: "pp-metric-small" }, ...words.map((text) => h("span", { text })), stated);
+    return { element: h("div", { class: "pp-metric", "data-metric": name, title: meaning }, term, figure, small), value, stated };
   }
 }

@@ -165,10 +165,10 @@ def test_every_picture_says_in_words_what_it_shows(demo: Page) -> None:
     assert "The band: what the picture shows" in demo.locator("#demo--view-band-summary").inner_text()
 
 
-def test_metrics_have_four_digits_a_direction_and_the_papers_figure(demo: Page) -> None:
+def test_metrics_have_four_digits_a_direction_and_the_stated_figure(demo: Page) -> None:
     staged(demo)
     strip = demo.locator(".pp-metrics")
     texts = strip.inner_text()
-    for part in ("0.9012", "1.325", "separate", "4.100e\u22127", "undefined", "paper 0.90", "measured here"):
+    for part in ("0.9012", "1.325", "separate", "4.100e\u22127", "undefined", "stated 0.90", "measured here"):
         assert part in texts
     assert strip.get_by_text("lower is better").count() == 4
