@@ -21,7 +21,7 @@ from backends.conformal_ksos.dual import Problem
 from backends.conformal_ksos.kernel import Features, factor, matern52
 from backends.conformal_ksos.method import run
 from backends.conformal_ksos.rows import load
-from backends.conformal_ksos.selection import Criterion, HeldOut, choose_length_scale, choose_symmetry
+from backends.conformal_ksos.selection import Criterion, HeldOut, choose_symmetry
 from backends.conformal_ksos.solver import fit
 from backends.contract import ContextSpec, Frame, InputError, Upload
 from backends.runtime.context import RunContext
@@ -357,17 +357,6 @@ def test_permutation_rule_prefers_symmetry_unless_the_data_object() -> None:
     assert p_values.max() == 1
 
 
-def test_length_scale_is_the_longest_that_the_data_do_not_reject() -> None:
-    rng = np.random.default_rng(0)
-    x, residuals = rng.normal(size=(120, 1)), rng.normal(size=120)
-    criterion = Criterion("dcov", x, residuals)
-    noise = np.abs(rng.normal(size=(6, 120)))
-    telling = noise + 3 * (residuals > 0)
-    held = {m: HeldOut(np.arange(120), scores, noise) for m, scores in ((0.5, noise), (1.0, np.abs(rng.normal(size=(6, 120)))), (4.0, telling))}
-    assert choose_length_scale(criterion, held, np.random.default_rng(1)) == 1.0
-    assert choose_length_scale(criterion, {4.0: held[4.0]}, np.random.default_rng(1)) == 4.0
-
-
 def automatic(noise: Noise, seed: int) -> float:
     drawn = generate(noise, 150, np.random.default_rng(seed))
     training = Training.of(drawn.x[:, None], drawn.y - drawn.prediction)
@@ -457,11 +446,7 @@ def test_a_live_run_is_one_frame_and_equals_the_full_one(name: str, value: Any) 
 
 
 def test_results_do_not_depend_on_what_was_done_before() -> None:
-    code = (
-        "from tests.test_conformal_ksos import CARD, exact, frames\n"
-        "import json\n"
-        "print(json.dumps(exact(frames(**CARD.cheap, symmetry=2.0)[-1])))"
-    )
+    code = "from tests.test_conformal_ksos import CARD, exact, frames\nimport json\nprint(json.dumps(exact(frames(**CARD.cheap, symmetry=2.0)[-1])))"
     fresh = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=100).stdout
     for value in (0.01, 900.0, "auto"):
         frames("symmetry", **CARD.cheap, symmetry=value)

@@ -142,16 +142,14 @@ $|y-m|/\sqrt{f+\delta}$ of the side on which $y$ fell. The band is $[m-q\sqrt{f_
 probability at least $1-\alpha$ **whatever the slider says**: the quantile makes the band valid, the envelopes only give its shape.
 
 **Auto** looks at training rows alone. Out-of-fold scores should tell nothing about place and side; their squared distance covariance with both is
-computed along the path, and the most symmetric value that a paired permutation test does not reject is taken. The length-scale is chosen before
-by the same rule, as the longest one that the test does not reject.
+computed along the path, and the most symmetric value that a paired permutation test does not reject is taken. The length-scale is
+the one with the least dependence.
 """
 
 _RECONSTRUCTED = (
     "Only the abstract and the metadata of the paper were public. Stated there: an asymmetric band from kernel sums of squares, a penalty that promotes "
     "symmetry, its intensity chosen from data, dual formulations. Reconstructed here: the form of the penalty (two forms are offered), the statistic and the "
-    "rule that choose its intensity and the length-scale, the grid, and the default weights. This lab's method card takes the length-scale with the least "
-    "dependence; here it is the longest one that is not significantly worse, because the least dependence often lies at a scale that follows the noise and "
-    "gives a wavy, wider band (12 seeds each: 1 to 5 % narrower on five kinds of data, coverage as before)."
+    "rule that choose its intensity and the length-scale, the grid, and the default weights."
 )
 
 CARD = Card(

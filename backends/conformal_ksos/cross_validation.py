@@ -9,7 +9,7 @@ import numpy as np
 
 from backends.conformal_ksos.dual import Penalty, Problem
 from backends.conformal_ksos.kernel import Features, median_distance
-from backends.conformal_ksos.selection import FOLDS, SYMMETRY_GRID, Criterion, CriterionName, HeldOut, choose_length_scale, choose_symmetry
+from backends.conformal_ksos.selection import FOLDS, SYMMETRY_GRID, Criterion, CriterionName, HeldOut, choose_symmetry
 from backends.conformal_ksos.solver import Fit, fit
 
 Array = np.ndarray
@@ -107,35 +107,30 @@ def held_out(training: Training, multiplier: float, held: Array, settings: Setti
 
 @dataclass(frozen=True, slots=True)
 class Curves:
-    """Both statistics along SYMMETRY_GRID at one length-scale; loss: the least one of the statistic that selects."""
+    """Both statistics along SYMMETRY_GRID at the best length-scale so far; losses: multiplier -> least loss over the grid."""
 
     multiplier: float
-    loss: float
+    losses: Mapping[float, float]
     dcov: Array
     hsic: Array
 
 
-def _curves(criterion: Criterion, multiplier: float, held: HeldOut) -> Curves:
-    dcov, hsic = criterion.dcov(held.scores), criterion.hsic(held.widths)
-    return Curves(multiplier, float(np.min(dcov if criterion.name == "dcov" else -hsic)), dcov, hsic)
-
-
-def _joined(training: Training, parts: Mapping[float, list[HeldOut]], settings: Settings) -> tuple[Criterion, dict[float, HeldOut]]:
-    """The folds so far of each multiplier, which hold the same rows, and the criterion on these rows."""
-    joined = {multiplier: HeldOut.join(some) for multiplier, some in parts.items()}
-    rows = next(iter(joined.values())).rows
-    return Criterion(settings.criterion, training.z[rows], training.r[rows]), joined
-
-
-def leading(training: Training, parts: Mapping[float, list[HeldOut]], settings: Settings) -> Curves:
-    """The length-scale with the least loss after the folds that have ended."""
-    criterion, joined = _joined(training, parts, settings)
-    return min((_curves(criterion, multiplier, held) for multiplier, held in joined.items()), key=lambda c: c.loss)
+def curves(training: Training, parts: Mapping[float, list[HeldOut]], settings: Settings) -> Curves:
+    """What the folds that have ended say, per multiplier."""
+    found: dict[float, Curves] = {}
+    losses: dict[float, float] = {}
+    for multiplier, some in parts.items():
+        held = HeldOut.join(some)
+        criterion = Criterion(settings.criterion, training.z[held.rows], training.r[held.rows])
+        dcov, hsic = criterion.dcov(held.scores), criterion.hsic(held.widths)
+        losses[multiplier] = float(np.min(dcov if settings.criterion == "dcov" else -hsic))
+        found[multiplier] = Curves(multiplier, losses, dcov, hsic)
+    return found[min(losses, key=losses.__getitem__)]
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The outcome: curves at the chosen length-scale, p-values over SYMMETRY_GRID (6,), the chosen index, and lambda3 there."""
+    """The outcome: curves over SYMMETRY_GRID, p-values (6,), the chosen index, and lambda3 there."""
 
     curves: Curves
     p_values: Array
@@ -147,9 +142,13 @@ class Selection:
 
 
 def select(training: Training, parts: Mapping[float, list[HeldOut]], settings: Settings, seed: int, check: Callable[[], None] = lambda: None) -> Selection:
-    """The longest length-scale, and there the most symmetric lambda3, that the data do not reject."""
-    criterion, joined = _joined(training, parts, settings)
-    rng = np.random.default_rng([seed, _PERMUTATION_STREAM])
-    multiplier = choose_length_scale(criterion, joined, rng, check)
-    chosen, p_values = choose_symmetry(criterion, joined[multiplier], rng, check)
-    return Selection(_curves(criterion, multiplier, joined[multiplier]), p_values, chosen)
+    """Length-scale with the least loss, and there the most symmetric lambda3 that the data do not reject.
+
+    The permutation rule on the length-scale as well makes bands 1 to 6 % narrower, but the error of their coverage in stretches of x
+    5 to 14 % larger where the noise grows (12 seeds of five data sets): what the loss asks for is local coverage, so the least loss it is.
+    """
+    best = curves(training, parts, settings)
+    held = HeldOut.join(parts[best.multiplier])
+    criterion = Criterion(settings.criterion, training.z[held.rows], training.r[held.rows])
+    chosen, p_values = choose_symmetry(criterion, held, np.random.default_rng([seed, _PERMUTATION_STREAM]), check)
+    return Selection(best, p_values, chosen)

@@ -13,7 +13,7 @@ from backends.conformal_ksos import picture
 from backends.conformal_ksos.band import as_lambda3
 from backends.conformal_ksos.card import Params
 from backends.conformal_ksos.conformal import BandReport, Interval, rank_needed
-from backends.conformal_ksos.cross_validation import Selection, Settings, folds, held_out, larger, leading, select
+from backends.conformal_ksos.cross_validation import Selection, Settings, curves, folds, held_out, larger, select
 from backends.conformal_ksos.dual import Multipliers
 from backends.conformal_ksos.kernel import TRACE_SHARE, Features
 from backends.conformal_ksos.peers import Rows as PeerRows
@@ -74,7 +74,7 @@ class _Run:
                 done += 1
                 yield self.frame(0.05 + 0.5 * done / total, f"fold {number} of {FOLDS}, length-scale {multiplier:g} median distances")
             if not self.live:
-                self.data["path"] = picture.selection_curves(leading(training, parts, self.settings))
+                self.data["path"] = picture.selection_curves(curves(training, parts, self.settings))
         chosen = context.memo("selection", self.key(SELECTION_FIELDS), lambda: select(training, parts, self.settings, params.seed, context.check))
         index = len(SYMMETRY_GRID) - 1 - chosen.chosen
         self.data["path"] = picture.selection_curves(chosen.curves) | {"p_value": chosen.p_values[picture.ASCENDING], "chosen": index}

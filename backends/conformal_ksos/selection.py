@@ -1,14 +1,13 @@
 """Choosing length-scale and symmetry from the training rows alone (section 4.7 of the card; reconstructed).
 
 Criterion: the out-of-fold scores should carry no information about (x, side). Choice of lambda3: from the symmetric end,
-the first value that is not significantly worse than the best one by a paired permutation test. The length-scale is chosen by
-the same rule, from the longest one: the smallest loss alone often lies at a scale that follows the noise.
+the first value that is not significantly worse than the best one by a paired permutation test.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -118,25 +117,6 @@ def paired_permutation(criterion: Criterion, candidate: Array, best: Array, rng:
     swap = rng.random((PERMUTATIONS, candidate.size)) < 0.5
     excess = criterion.loss(np.where(swap, best, candidate)) - criterion.loss(np.where(swap, candidate, best))
     return float((1 + np.count_nonzero(excess >= observed)) / (PERMUTATIONS + 1))
-
-
-def choose_length_scale(criterion: Criterion, held: Mapping[float, HeldOut], rng: np.random.Generator, check: Callable[[], None] = lambda: None) -> float:
-    """The longest length-scale that the data do not reject at 5 %, each with its best lambda3.
-
-    held: results of the same rows in the same order for each multiple of the median distance.
-    """
-    columns, losses = {}, {}
-    for multiplier, some in held.items():
-        check()
-        candidates = criterion.columns(some)
-        loss = criterion.loss(candidates)
-        columns[multiplier], losses[multiplier] = candidates[np.argmin(loss)], float(loss.min())
-    best = min(losses, key=losses.__getitem__)
-    for multiplier in sorted(held, reverse=True):
-        check()
-        if multiplier == best or paired_permutation(criterion, columns[multiplier], columns[best], rng) > LEVEL:
-            return multiplier
-    return best
 
 
 def choose_symmetry(criterion: Criterion, held: HeldOut, rng: np.random.Generator, check: Callable[[], None] = lambda: None) -> tuple[int, Array]:
