@@ -19,6 +19,7 @@ from backends.runtime.tables import split_names
 
 TRAIN, CALIBRATION, TEST = 0, 1, 2
 FEATURES = 3  # at most
+PHONE_PLOT_PX = 270  # height of the band's plot area there
 SHOWN_POINTS = 600  # of each kind: a file may have 100,000 rows
 # The path's axis is log10 of the penalty; its two limits are stops beyond the slider's 1e-3 to 1e3.
 SEPARATE, SYMMETRIC, STOP, EDGE = -4.0, 4.0, 3.5, 3.4
@@ -134,8 +135,8 @@ def _band(data: Mapping[str, Any], metrics: Mapping[str, Any], params: Any) -> F
         ends.append((mean[-1], "middle", "$method"))
     traces += _points(x, y, role, (at, lower, upper) if has_band and _is_exact(data, params) else None)
     low, high = _y_range(y, [t["y"] for t in traces if t["mode"] == "lines" and t["name"] != "band"])
-    # inside the plot on its ground, so that a phone's plot keeps its width
-    notes = end_labels(ends, (low, high), height - 34 - 48, anchor="right", bgcolor="$surface/0.8", borderpad=1)
+    # inside the plot on its ground, so that a phone's plot keeps its width; apart also at its lower height
+    notes = end_labels(ends, (low, high), PHONE_PLOT_PX, anchor="right", bgcolor="$surface/0.8", borderpad=1)
     notes += key_row(("\u25cb train", "$muted"), ("\u25c6 calibration", "$muted"), ("\u25cf test", "$data"), ("\u25b2\u25bc missed", "$warning"))
     if grid and not has_band and "upper_symmetric" not in grid and metrics.get("coverage") is not None:
         notes.append(label(0.5, 0.97, CENSORED, "$warning", anchor="center", xref="x domain", yref="y domain", yanchor="top"))

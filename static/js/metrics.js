@@ -18,14 +18,15 @@ export class Metrics {
       item.element.remove();
       this.items.delete(name);
     }
-    for (const metric of metrics) {
+    for (const [index, metric] of metrics.entries()) {
       if (!this.items.has(metric.name)) this.items.set(metric.name, this.add(metric));
       const { value, stated, element } = this.items.get(metric.name);
       setText(value, formatValue(metric.value));
       value.classList.toggle("pp-metric-word", typeof metric.value !== "number");
       stated.hidden = metric.stated === null || metric.stated === undefined;
       setText(stated, `stated ${metric.stated}`);
-      if (element.parentNode !== this.element) this.element.append(element);
+      const there = this.element.children[index] ?? null; // a figure that comes later may stand earlier
+      if (there !== element) this.element.insertBefore(element, there);
     }
   }
 
