@@ -142,11 +142,7 @@ class Selection:
 
 
 def select(training: Training, parts: Mapping[float, list[HeldOut]], settings: Settings, seed: int, check: Callable[[], None] = lambda: None) -> Selection:
-    """Length-scale with the least loss, and there the most symmetric lambda3 that the data do not reject.
-
-    The permutation rule on the length-scale as well makes bands 1 to 6 % narrower, but the error of their coverage in stretches of x
-    5 to 14 % larger where the noise grows (12 seeds of five data sets): what the loss asks for is local coverage, so the least loss it is.
-    """
+    """Length-scale with the least loss, and there the most symmetric lambda3 that the data do not reject."""
     best = curves(training, parts, settings)
     held = HeldOut.join(parts[best.multiplier])
     criterion = Criterion(settings.criterion, training.z[held.rows], training.r[held.rows])
