@@ -1,5 +1,18 @@
-"""``python -m app``: the command ``playable`` without the installed script."""
+"""``python -m app`` and the command ``playable``: Ctrl-C ends it in plain words even while its packages load."""
 
-from app.cli import app
+import sys
 
-app(prog_name="playable")
+
+def main() -> None:
+    """Runs the command line; code 130 when it was interrupted."""
+    try:
+        from app.cli import app
+
+        app(prog_name="playable")
+    except KeyboardInterrupt:
+        print("\nstopped", file=sys.stderr)
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

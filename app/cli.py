@@ -10,6 +10,7 @@ import asyncio
 import dataclasses
 import functools
 import json
+import logging
 import sys
 import typing
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
@@ -104,12 +105,16 @@ def run(
     html_file: Annotated[Path | None, typer.Option("--html", help="Write a self-contained page here.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Compute even when a stored run exists.")] = False,
+    traceback: Annotated[bool, typer.Option("--traceback", help="Where in the code a computation failed.")] = False,
 ) -> None:
     """Run a method and print its final metrics as one JSON object."""
+    logging.getLogger("backends.runs").disabled = not traceback
     method = get(slug)
     for option, path in (("--json", json_file), ("--html", html_file)):
         if path is not None and not path.absolute().parent.is_dir():
             raise InputError(option, f"there is no folder {path.absolute().parent}", "make it first")
+        if path is not None and path.is_dir():
+            raise InputError(option, f"{path} is a folder", "give the name of a file in it")
     start = dict(method.card.preset(preset).params) if preset is not None else {}
     if saved is not None:
         start |= read_saved(slug, saved)
@@ -191,7 +196,8 @@ async def follow(runner: Runner, method: Registered, params: Params, *, quiet: b
     progress = _Progress(quiet, label)
     last: Update | None = None
     async for last in runner.subscribe(method.card.slug, params, VISITOR, fresh=fresh):
-        progress.show(last)
+        if last.error is None:  # a fault is said once, as the command's last line
+            progress.show(last)
     progress.end()
     if last is None or last.state != "done" or last.frame is None:
         raise (last and last.error) or InputError("run", "the run was stopped", "start it again")

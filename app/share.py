@@ -71,6 +71,8 @@ def read(method: Registered, text: str | Mapping[str, str]) -> Shared:
     """What a link says. Unknown names are left out and values out of bounds are clamped; ``notes`` says so."""
     pairs = dict(text) if isinstance(text, Mapping) else dict(parse_qsl(text, keep_blank_values=True))
     notes: list[str] = []
+    if pairs.get("_v", str(SCHEME)) != str(SCHEME):
+        notes.append(f"the link was written by another version of the lab (scheme {shown(pairs['_v'])}); what is known here was taken")
     if "_z" in pairs:
         pairs = _inflate(pairs["_z"], notes) | {k: v for k, v in pairs.items() if k.startswith("_") and k != "_z"}
     preset = pairs.get("_preset")
@@ -100,7 +102,7 @@ def _taken(method: Registered, base: Mapping[str, Any], given: Mapping[str, Any]
             if clamped is None:
                 notes.append(f"{error}; the link's value was left out")
                 continue
-            notes.append(f"{name}: {shown(value)} was outside its bounds and was set to {clamped:g}")
+            notes.append(f"{name}: {error.problem}; it was set to {clamped:g}")
             value = clamped
         values[name] = value
     return validate(method.Params, values)

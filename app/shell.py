@@ -30,11 +30,12 @@ def theme_path(theme: str) -> str:
 
 def header(current: str | None = None) -> str:
     """The top of every page: brand, links to the themes that have methods, switch of light and dark."""
+    title = " · ".join([*([THEMES.get(current, current.capitalize())] if current else []), "Playable Papers"])
     here = {current: " aria-current='page'"}
     links = "".join(f"<a href='{theme_path(theme)}' data-theme='{theme}'{here.get(theme, '')}>{_text(THEMES[theme])}</a>" for theme in registry.by_theme())
     return (
         "<a class='pp-skip' href='#pp-content'>Skip to the content</a>"
-        f"<header class='pp-head'{' data-waits' if current in THEMES else ''}>"
+        f"<header class='pp-head' data-title='{_text(title)}'{' data-waits' if current in THEMES else ''}>"
         f"<a class='pp-brand' href='/'><img src='{static_url('icons/logo.svg')}' alt='' width='28' height='28'>Playable Papers</a>"
         f"<nav class='pp-nav' aria-label='Themes'>{links}<a href='/about'{here.get('about', '')}>About</a></nav>"
         "<button class='pp-icon-button' type='button' data-theme-toggle aria-label='Switch between light and dark'>"
@@ -67,7 +68,7 @@ def _card(method: Registered) -> str:
 def about() -> str:
     """What the lab is, what it promises, and how to run it at home."""
     return (
-        "<main class='pp-about'><h2>About</h2>"
+        "<main class='pp-about'><h1>About</h1>"
         "<p>Playable Papers runs methods of recent machine-learning papers live. Every figure on these pages was computed here by the method itself; "
         "a stored run always says when and where it was computed, and what had to be reconstructed from a paper is named on the method's page.</p>"
         "<p>Everything a page does is also one HTTP and MCP call and one command: <code>playable run METHOD</code>. "

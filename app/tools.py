@@ -25,7 +25,7 @@ def tool_name(method: Registered) -> str:
 
 def make_tool(method: Registered, runner: Runner) -> Callable[..., AsyncIterator[dict[str, Any]]]:
     """The tool's function; its name, signature and docstring are what the clients see."""
-    fields = method.Params.model_fields
+    fields = {n: f for n, f in method.Params.model_fields.items() if n != "seed"} | {"seed": method.Params.model_fields["seed"]}  # what matters comes first
     files = {name for name in fields if _is_file(method.Params, name)}
 
     async def tool(*args: Any, **kwargs: Any) -> AsyncIterator[dict[str, Any]]:
@@ -95,7 +95,11 @@ def _file(field: str, value: Any) -> Any:
             value = json.loads(value)
         except ValueError:
             raise InputError(field, "the text is neither base64 nor a JSON object", 'give base64 text or {"name": ..., "base64": ...}') from None
-    return value if isinstance(value, dict) else {"name": field, "base64": value}
+    if isinstance(value, dict):
+        if not {"base64", "sha256"} & value.keys():
+            raise InputError(field, "there is no content in it", 'give base64 text or {"name": ..., "base64": ...}; paths are never read')
+        return value
+    return {"name": field, "base64": value}
 
 
 def _docstring(method: Registered, files: set[str]) -> str:
@@ -103,7 +107,7 @@ def _docstring(method: Registered, files: set[str]) -> str:
     lines = [f"{card.title}. {card.aha}", "", "Parameters:"]
     for name, info in method.Params.model_fields.items():
         extra = info.json_schema_extra if isinstance(info.json_schema_extra, dict) else {}
-        unit = f", in {extra['unit']}" if extra.get("unit") else ""
+        unit = f"; unit: {extra['unit']}" if extra.get("unit") else ""
         takes = "base64 text of a file of at most 1 MB" if name in files else allowed(method.Params, name)
         lines.append(f"    {name}: {(info.description or '').rstrip('.')} ({takes}{unit}).")
     lines += ["Returns:", "    progress, message, metrics and run id; at the end also model, data, device, version, seconds and links."]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import itertools
 import json
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Mapping
@@ -20,6 +21,7 @@ from backends.runner import Runner, Update
 from backends.validation import validate
 
 VISITORS_KEPT = 4_000
+_BEATS = itertools.count()  # two equal answers in a row would be one to the browser, which then keeps waiting
 PRIVATE: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
 # The button is there with the page; bar.js takes it over and answers a press that came before.
 EARLY_RUN = "<div class='pp-bar-controls'><button type='button' class='pp-run' data-action='run' onclick='this.dataset.asked=1'>Run</button></div>"
@@ -77,7 +79,7 @@ class Workbench:
     def _title(self) -> str:
         paper, text = self.card.paper, html.escape
         return (
-            f"<header class='pp-title' data-theme='{self.card.theme}'><h2>{text(self.card.title)}</h2>"
+            f"<header class='pp-title' data-theme='{self.card.theme}'><h1>{text(self.card.title)}</h1>"
             f"<p class='pp-aha'>{text(self.card.aha)}</p><p class='pp-paper'>"
             f"<a href='{text(paper.url)}' target='_blank' rel='noopener'>{text(paper.title)}</a>, {text(paper.authors)}, {text(paper.venue)}</p></header>"
         )
@@ -249,6 +251,7 @@ class Workbench:
         """The bar's JSON string for one update."""
         query = self.link(params)
         bar = {
+            "beat": next(_BEATS),
             "state": update.state,
             "place": update.place,
             "progress": update.progress,
@@ -275,4 +278,5 @@ class Workbench:
 
 def fault(error: InputError) -> str:
     """The bar's JSON string for bad input."""
-    return json.dumps({"state": "failed", "progress": 0.0, "message": str(error), "source": "live", "run": None, "error": error.to_dict()})
+    bar = {"beat": next(_BEATS), "state": "failed", "progress": 0.0, "message": str(error), "source": "live", "run": None}
+    return json.dumps(bar | {"error": error.to_dict()})

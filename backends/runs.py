@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import sys
+import logging
 import threading
 import time
 import traceback
@@ -19,6 +19,7 @@ from backends.runtime import device
 from backends.runtime.context import Control, RunContext
 from backends.store import FrameKeeper, Made, Render
 
+log = logging.getLogger(__name__)
 State = Literal["queued", "running", "paused", "done", "failed", "cancelled"]
 ENDED = ("done", "failed", "cancelled")
 FRAME_INTERVAL_S = 0.1  # ten frames a second for one figure
@@ -256,7 +257,8 @@ class Run:
             self.control.detach()
 
     def _fail(self, error: BaseException) -> None:
-        traceback.print_exception(error, file=sys.stderr)
+        # As text: a handler that keeps records would keep the run's arrays by the traceback's frames.
+        log.error("run %s of %s failed\n%s", self.id, self.method.card.slug, "".join(traceback.format_exception(error)))
         if self.control.stopped:  # a fault while the method cleaned up
             self._end(state="cancelled", message="stopped")
         else:

@@ -118,6 +118,11 @@ class TestRun:
         assert metrics_of(call("run", SLUG, "--preset", "few", "--set", "draws=6"))["count"] == 6
         assert metrics_of(call("run", SLUG))["count"] == MeanParams().draws
 
+    def test_a_folder_in_the_place_of_a_file_is_refused_before_the_work(self, tmp_path: Path) -> None:
+        result = call("run", SLUG, "--json", str(tmp_path))
+        assert result.exit_code == 2
+        assert "is a folder" in result.stderr
+
     def test_settings_saved_by_a_page_start_a_run(self, tmp_path: Path) -> None:
         file = tmp_path / "settings.json"
         file.write_text(share.settings(registry.get(SLUG), MeanParams(draws=7, name="from a page")))
@@ -167,6 +172,8 @@ class TestRun:
         assert result.exit_code == 1
         assert result.stdout == ""
         assert "the computation failed (ZeroDivisionError)" in result.stderr
+        assert "Traceback" not in result.stderr
+        assert len(result.stderr.strip().splitlines()) == 1, "said once"
 
 
 @pytest.mark.usefixtures("mean_of_draws")

@@ -37,6 +37,9 @@ function filterCards(home, text) {
   home.classList.toggle("pp-home-none", shown === 0);
 }
 
+// Gradio knows one title for all pages.
+document.title = document.querySelector(".pp-head")?.dataset.title ?? document.title;
+
 document.addEventListener("click", (event) => {
   if (event.target.closest("[data-theme-toggle]")) toggleTheme();
 });

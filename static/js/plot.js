@@ -7,6 +7,7 @@
  */
 import { colours, onThemeChange, plotTemplate, reducedMotion, resolve } from "./tokens.js";
 
+const NARROW_PX = 560;
 const PAUSE_LIMIT_MS = 1_000;
 const GESTURE_MS = 800; // runs that follow each other faster belong to one drag: they share the ghost from before it
 const waiting = new Set();
@@ -175,6 +176,7 @@ export class LivePlot {
     if (reducedMotion()) delete shown.transition;
     const config = {
       displaylogo: false,
+      displayModeBar: width < NARROW_PX ? false : "hover", // on a narrow plot it would cover the key
       showTips: false,
       doubleClick: "reset",
       modeBarButtonsToRemove: ["toImage", "select2d", "lasso2d", "zoomIn2d", "zoomOut2d", "autoScale2d", "resetCameraLastSave3d"],

@@ -51,7 +51,7 @@ def check_golden_result(method: Method) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m tests.contract.golden", description="Stores the result of a method's cheap params.")
+    parser = argparse.ArgumentParser(prog="python -m tests.contract.golden_results", description="Stores the result of a method's cheap params.")
     parser.add_argument("slug")
     parser.add_argument("--tolerance", type=float, required=True, help="relative above 1, absolute below")
     parser.add_argument("--reason", required=True, help="why it is not zero")

@@ -45,7 +45,7 @@ def _at_call(params: Any, context: Context) -> Iterator[Frame]:
     "body",
     [_raises(RuntimeError("/srv/x.py\nline 2")), _raises(SystemExit(1)), _raises(KeyboardInterrupt()), _nothing, _no_frame, _nan, _at_call],
 )
-def test_any_fault_ends_the_run_in_one_plain_line(lab: Make, capfd: pytest.CaptureFixture[str], body: Any, live: str | None) -> None:
+def test_any_fault_ends_the_run_in_one_plain_line(lab: Make, caplog: pytest.LogCaptureFixture, body: Any, live: str | None) -> None:
     async def scene() -> None:
         lab_runner = lab(fake(body, weight="cpu"))
         last = await watch(lab_runner, live=live).end()
@@ -59,7 +59,7 @@ def test_any_fault_ends_the_run_in_one_plain_line(lab: Make, capfd: pytest.Captu
         assert (await watch(lab_runner, live=live).end()).state == "failed"  # the place is free and the fault was not kept
 
     asyncio.run(scene())
-    assert "Traceback" in capfd.readouterr().err, "the operator sees all of it"
+    assert "Traceback" in caplog.text, "the operator sees all of it"
 
 
 def test_an_input_error_passes_through_in_one_line(lab: Make) -> None:
