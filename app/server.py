@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import warnings
 from collections.abc import Mapping
@@ -19,9 +20,10 @@ from starlette.middleware.gzip import GZipMiddleware
 from app import about, assets, export, render, share, shell, theme, thumbnails
 from backends import registry
 from backends.contract import InputError, Params
-from backends.runner import Runner
+from backends.runner import LAB, Runner
 from backends.runtime import device
 from backends.store import StoredRun
+from backends.validation import validate
 
 FOR_EVER = {"Cache-Control": "public, max-age=31536000, immutable"}
 NEVER = {"Cache-Control": "no-store"}
@@ -29,6 +31,7 @@ DAY = {"Cache-Control": "max-age=3600"}
 TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml", ".png": "image/png", ".csv": "text/csv", ".json": "application/json"}
 RUN_ID = re.compile(r"[0-9a-f]{20}")
 SHOWN_VERSIONS = ("playable-papers", "gradio", "torch", "plotly", "numpy")
+QUICK_S = 5.0
 THREADS = 100  # for the light endpoints here; methods compute in threads of the runner
 
 
@@ -40,7 +43,9 @@ def create_app(runner: Runner | None = None) -> FastAPI:
     async def lifespan(app: FastAPI) -> Any:
         anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
         await anyio.to_thread.run_sync(assets.plotly_gzip)
+        starting = asyncio.create_task(_prepare(lab_runner))
         yield
+        starting.cancel()
         lab_runner.close()
 
     app = FastAPI(title="Playable Papers", docs_url=None, redoc_url=None, openapi_url=None, lifespan=lifespan)
@@ -77,6 +82,16 @@ def create_app(runner: Runner | None = None) -> FastAPI:
         run_history=False,  # class machines are shared: nothing is kept in the browser
         favicon_path=str(assets.STATIC / "icons" / "logo.svg"),
     )
+
+
+async def _prepare(runner: Runner) -> None:
+    """Computes the quick default runs once after the start, one after the other: what a slider needs then lies in memory
+    for the first visitor too, and his page shows a stored run even where ``playable warm`` was not called."""
+    for method in registry.methods().values():
+        preset = method.card.presets[0]
+        if preset.seconds <= QUICK_S:
+            async for _ in runner.subscribe(method.card.slug, validate(method.Params, preset.params), LAB, fresh=True):
+                pass
 
 
 def _static(app: FastAPI) -> None:

@@ -24,11 +24,12 @@ from backends.runs import Listener, Run, Update, plain_fault
 from backends.runtime import device, folders, memo, threads
 from backends.store import Render, Store, StoredRun
 
-__all__ = ["Runner", "Update"]
+__all__ = ["LAB", "Runner", "Update"]
 
 JANITOR_S = 1.0
 REPLAY_S = 2.0
 REPLAY_INTERVAL_S = 0.1
+LAB = "the lab itself"  # the visitor in whose name the server prepares what others will ask for
 WAITING_LIMIT = 3  # runs in the queue, a visitor
 RUN_ID_CHARACTERS = 20
 
@@ -52,7 +53,7 @@ class Runner:
         self._live: dict[tuple[str, str], Run] = {}
         self._known: weakref.WeakSet[Run] = weakref.WeakSet()  # also runs that ended, or were replaced, under a paused view
         self._closed = threading.Event()
-        self.computations = 0
+        self.computations = 0  # started for visitors
         threading.Thread(target=self._janitor, name="janitor", daemon=True).start()
 
     def run_id(self, method: Registered, params: Params, visitor: str) -> str:
@@ -136,7 +137,7 @@ class Runner:
                 if former is not None:
                     former.control.stop()
                 self._live[visitor, method.card.slug] = run
-            self.computations += 1
+            self.computations += visitor != LAB
             listener = run.listen(visitor)
         run.start()
         assert listener is not None  # nobody can have stopped it yet
