@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import math
-import subprocess
-import sys
-from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
 from backends.conformal_ksos import conformal_quantile, distance_covariance, fit_band, solve
-from backends.conformal_ksos.card import CARD, Params
+from backends.conformal_ksos.card import Params
 from backends.conformal_ksos.conformal import HalfWidths, clopper_pearson, rank_needed
 from backends.conformal_ksos.cross_validation import Settings, Training, folds, held_out, larger, select
 from backends.conformal_ksos.data import Noise, generate, ideal_band, shortest_interval
 from backends.conformal_ksos.dual import Problem
 from backends.conformal_ksos.kernel import Features, factor, matern52
-from backends.conformal_ksos.method import run
 from backends.conformal_ksos.rows import load
 from backends.conformal_ksos.selection import Criterion, HeldOut, choose_symmetry
 from backends.conformal_ksos.solver import fit
-from backends.contract import ContextSpec, Frame, InputError, Upload
-from backends.runtime.context import RunContext
-from tests.hostile_csv import hostile_files
+from backends.contract import InputError
 
 INF = math.inf
 TWELVE = np.linspace(-1, 1, 12)[:, None]
@@ -36,15 +29,6 @@ TABLE = {
     "pointwise": {0.1: 2.465679, 1: 3.318798, 10: 4.049316, 1000: 4.228221},
     "operator": {0.1: 2.896106, 1: 3.937527, 10: 4.198146, 1000: 4.230942},
 }
-
-
-def frames(live: str | None = None, **values: Any) -> list[Frame]:
-    params = Params(**values)
-    return list(run(params, RunContext(ContextSpec(seed=params.seed), live=live)))
-
-
-def exact(frame: Frame) -> dict[str, Any]:
-    return {name: value for name, value in frame.metrics.items() if CARD.metrics[name].kind == "exact"}
 
 
 # the dual against closed forms, the table and an SDP solver
@@ -153,31 +137,6 @@ def test_residuals_on_one_side_and_ties() -> None:
     assert zero.gap == 0
 
 
-@pytest.mark.parametrize(
-    ("change", "field"),
-    [
-        ({"K": np.full((12, 12), np.nan)}, "K"),
-        ({"K": np.eye(3)}, "residuals"),
-        ({"K": np.ones((2, 3))}, "K"),
-        ({"K": -np.eye(12)}, "K"),
-        ({"K": np.triu(np.ones((12, 12)))}, "K"),
-        ({"K": [["a"]]}, "K"),
-        ({"residuals": RESIDUALS * np.inf}, "residuals"),
-        ({"lambda2": 0.0}, "lambda2"),
-        ({"lambda1": -1.0}, "lambda1"),
-        ({"lambda3": -1.0}, "lambda3"),
-        ({"lambda3": math.nan}, "lambda3"),
-        ({"b": INF}, "b"),
-        ({"penalty": "both"}, "penalty"),
-    ],
-)
-def test_solve_refuses(change: dict[str, Any], field: str) -> None:
-    given = {"K": GRAM, "residuals": RESIDUALS, "b": 1.0, "lambda1": 0.1, "lambda2": 0.1, "lambda3": 1.0, "penalty": "pointwise"}
-    with pytest.raises(InputError) as caught:
-        solve(**(given | change))
-    assert caught.value.field == field
-
-
 def test_features_reproduce_the_kernel() -> None:
     x = np.random.default_rng(0).uniform(-1, 1, (60, 2))
     features = Features.of(x, 1.0)
@@ -266,33 +225,6 @@ def test_ideal_bands() -> None:
     lower, upper = ideal_band(drawn.x, "exponential", 0.1)
     assert np.mean((drawn.y >= lower) & (drawn.y <= upper)) == pytest.approx(0.9, abs=0.003)
     assert ideal_band(np.zeros(1), "exponential", 0.1)[0][0] == pytest.approx(-0.2)
-
-
-@pytest.mark.parametrize(
-    ("values", "parts"),
-    [
-        ({}, (150, 225, 375)),
-        ({"n": 5000}, (150, 1500, 3350)),
-        ({"n": 90}, (40, 27, 23)),
-        ({"n": 90, "calibration_fraction": 0.6}, (31, 54, 5)),
-        ({"train_fraction": 0.2}, (150, 225, 375)),
-        ({"data": "engel"}, (106, 70, 59)),
-        (CARD.preset("engel").params, (100, 75, 60)),
-        ({"data": "diabetes"}, (199, 133, 110)),
-    ],
-)
-def test_parts(values: dict[str, Any], parts: tuple[int, int, int]) -> None:
-    rows = load(Params(**values))
-    assert (len(rows.train), len(rows.calibration), len(rows.test)) == parts
-    assert len(np.unique(np.concatenate([rows.train, rows.calibration, rows.test]))) == sum(parts)
-
-
-@pytest.mark.parametrize("n", [30, 31, 34, 50, 100])
-def test_a_small_table_gets_a_finite_band(n: int) -> None:
-    rng = np.random.default_rng(n)
-    text = "x,y\n" + "\n".join(f"{a:.3f},{b:.3f}" for a, b in rng.normal(size=(n, 2)))
-    last = frames(data="csv", csv=Upload.of("small.csv", text.encode()), length_scale=1.0)[-1]
-    assert last.metrics["mean_width"] is not None
 
 
 def test_engel_has_the_figures_of_the_card() -> None:
@@ -392,198 +324,3 @@ def test_fit_band_covers_new_rows() -> None:
     assert known.quantile == INF
     assert known.coverage == 1
     assert np.all(np.isinf(known.predict(x[:3]).upper))
-
-
-@pytest.mark.parametrize(
-    ("change", "field"),
-    [
-        ({"X": np.ones(40)}, "X"),
-        ({"y": np.ones(40)}, "y"),
-        ({"y": np.full(40, np.nan)}, "y"),
-        ({"X": np.arange(20.0), "y": np.arange(20.0)}, "X"),
-        ({"y": 2 * np.arange(40.0)}, "predictor"),
-        ({"alpha": 1.5}, "alpha"),
-        ({"symmetry": "most"}, "symmetry"),
-        ({"symmetry": -1.0}, "symmetry"),
-        ({"predictor": "oracle"}, "predictor"),
-        ({"length_scale": 0.0}, "length_scale"),
-        ({"calibration_fraction": 1.0}, "calibration_fraction"),
-        ({"X": [["a", "b"]]}, "X"),
-    ],
-)
-def test_fit_band_refuses(change: dict[str, Any], field: str) -> None:
-    given: dict[str, Any] = {"X": np.arange(40.0), "y": np.random.default_rng(0).normal(size=40)} | change
-    with pytest.raises(InputError) as caught:
-        fit_band(given.pop("X"), given.pop("y"), **given)
-    assert caught.value.field == field
-
-
-# the run
-
-
-def test_frames_grow_to_the_end() -> None:
-    seen = frames(**CARD.cheap)
-    progress = [frame.progress for frame in seen]
-    assert progress == sorted(progress)
-    assert progress[-1] == 1
-    assert len(seen) > 10
-    last = seen[-1]
-    assert set(last.metrics) == set(CARD.metrics)
-    assert {"made_by", "axes", "points", "grid", "truth", "path", "local", "scores", "law", "spectrum", "convergence", "notes"} <= set(last.data)
-    assert last.data["convergence"]["gap"][-1] == pytest.approx(last.metrics["duality_gap"])
-    assert len(last.data["path"]["width"]) == len(last.data["path"]["labels"]) == 6
-    assert Frame.from_json(last.to_json()).metrics == last.metrics
-
-
-@pytest.mark.parametrize(("name", "value"), [("symmetry", 3.0), ("symmetry", "separate"), ("symmetry", "symmetric"), ("alpha", 0.23)])
-def test_a_live_run_is_one_frame_and_equals_the_full_one(name: str, value: Any) -> None:
-    full = frames(**CARD.cheap, **{name: value})[-1]
-    live = frames(name, **CARD.cheap, **{name: value})
-    assert len(live) == 1
-    assert live[0].progress == 1
-    assert exact(live[0]) == exact(full)
-    np.testing.assert_array_equal(live[0].data["grid"]["upper"], full.data["grid"]["upper"])
-
-
-def test_results_do_not_depend_on_what_was_done_before() -> None:
-    code = "from tests.test_conformal_ksos import CARD, exact, frames\nimport json\nprint(json.dumps(exact(frames(**CARD.cheap, symmetry=2.0)[-1])))"
-    fresh = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=100).stdout
-    for value in (0.01, 900.0, "auto"):
-        frames("symmetry", **CARD.cheap, symmetry=value)
-    assert json.loads(fresh) == exact(frames("symmetry", **CARD.cheap, symmetry=2.0)[-1])
-
-
-def test_peers_agree_with_our_own_constant_width() -> None:
-    last = frames(**CARD.cheap)[-1]
-    grid = last.data["grid"]
-    assert last.metrics["mean_width_mapie_split"] == pytest.approx(np.mean(grid["upper_constant"] - grid["lower_constant"]))
-
-
-def test_too_few_calibration_rows_give_an_infinite_band_that_says_so() -> None:
-    last = frames(**{**CARD.cheap, "n": 100, "calibration_fraction": 0.05})[-1]
-    assert last.metrics["mean_width"] is None
-    assert last.metrics["coverage"] == 1
-    assert last.metrics["coverage_mapie_split"] is None
-    assert "at least 9 are needed" in last.message
-    assert "upper" not in last.data["grid"]
-    assert last.data["scores"]["quantile"] is None
-    assert np.isnan(last.data["path"]["width"]).all()
-
-
-def test_nothing_fitted_sees_calibration_or_test_rows() -> None:
-    rng = np.random.default_rng(5)
-    x, y = rng.uniform(0, 1, 90), rng.normal(size=90)
-    params = partial(Params, data="csv", length_scale=1.0, target="y")
-
-    def table(values: np.ndarray) -> Upload:
-        return Upload.of("t.csv", ("x,y\n" + "\n".join(f"{a},{b}" for a, b in zip(x, values, strict=True))).encode())
-
-    held = np.setdiff1d(np.arange(90), load(params(csv=table(y))).train)
-    changed = y.copy()
-    changed[held] = 10 * y[held] + 3
-    before, after = (list(run(params(csv=table(v)), RunContext(ContextSpec(seed=0))))[-1] for v in (y, changed))
-    for name in ("dcov", "p_value", "chosen"):
-        np.testing.assert_array_equal(before.data["path"][name], after.data["path"][name])
-    np.testing.assert_array_equal(before.data["spectrum"]["upper"], after.data["spectrum"]["upper"])
-    assert before.metrics["mean_width"] != after.metrics["mean_width"]
-
-
-@pytest.mark.parametrize(
-    "values",
-    [
-        {"data": "engel", "length_scale": 2.0},
-        {"data": "diabetes", "features": ["bmi"], "predictor": "random-forest", "length_scale": 2.0},
-        {"predictor": "kernel-ridge", "penalty": "operator", "solver": "fista", "symmetry": 5.0},
-        {"outliers": 3, "bias": 1.0, "criterion": "hsic"},
-        {"data": "biased", "predictor": "linear", "symmetry": 0.0},
-    ],
-    ids=str,
-)
-def test_every_kind_of_run_ends(values: dict[str, Any]) -> None:
-    last = frames(**{**CARD.cheap, **values})[-1]
-    assert last.progress == 1
-    assert last.metrics["coverage"] is not None
-    assert last.metrics["duality_gap"] <= 1e-3
-
-
-def test_features_may_be_a_list_of_names() -> None:
-    assert Params(features=["a", 'b, "c"']).features == 'a,"b, ""c"""'
-    assert Params(features=[]).features == ""
-
-
-def test_other_numeric_columns_and_predictions_of_a_table() -> None:
-    rng = np.random.default_rng(0)
-    lines = ["name;a;b;c;d;guess;y"]
-    lines += [f"row{i};{a:.3f};{b:.3f};{c:.3f};{d:.3f};{a:.3f};{a + 0.1 * e:.3f}" for i, (a, b, c, d, e) in enumerate(rng.normal(size=(120, 5)))]
-    upload = Upload.of("table.csv", "\n".join(lines).replace(".", ",").encode())
-    last = frames(data="csv", csv=upload, features=["a", "c"], prediction_column="guess", length_scale=1.0)[-1]
-    columns = last.data["columns"]
-    assert (columns["delimiter"], columns["decimal"], columns["target"], columns["features"]) == ("semicolon", "comma", "y", ["a", "c"])
-    assert {c["name"]: c["role"] for c in columns["table"]}["guess"] == "prediction"
-    assert columns["used"] == 120
-    assert "guess" in last.data["made_by"]["model"]
-    assert load(Params(data="csv", csv=upload)).columns["features"] == ["a", "b", "c"]
-
-
-@pytest.mark.parametrize("file", hostile_files(), ids=lambda f: f.name)
-def test_hostile_files(file: Any) -> None:
-    params = Params(data="csv", csv=Upload.of(file.name, file.content), length_scale=1.0)
-    if file.fault is None:
-        assert load(params).columns["rows"] == 80
-        return
-    with pytest.raises(InputError) as caught:
-        frames(**dict(params))
-    assert caught.value.field == "csv"
-    assert file.fault in str(caught.value)
-
-
-def csv_of(header: str, *rows: str) -> Upload:
-    return Upload.of("t.csv", "\n".join([header, *rows]).encode())
-
-
-ROWS = [f"{i},{i % 7},{(i * 37) % 11}" for i in range(60)]
-
-
-@pytest.mark.parametrize(
-    ("values", "field", "said"),
-    [
-        ({"data": "csv"}, "csv", "no file"),
-        ({"data": "csv", "csv": Upload(name="a.csv", sha256="0" * 64)}, "csv", "does not carry it"),
-        ({"data": "csv", "csv": csv_of("a,b,c", *ROWS[:20])}, "csv", "20 rows"),
-        ({"data": "csv", "csv": csv_of("a,b,c", *ROWS), "target": "z"}, "target", "no column 'z'"),
-        ({"data": "csv", "csv": csv_of("a,b,c", *ROWS), "features": "a,z"}, "features", "'z'"),
-        ({"data": "csv", "csv": csv_of("a,b,c", *ROWS), "features": "a,a"}, "features", "twice"),
-        ({"data": "csv", "csv": csv_of("a,b,c", *ROWS), "predictor": "column"}, "prediction_column", "no column of predictions"),
-        ({"data": "csv", "csv": csv_of("a,b,c", *ROWS), "prediction_column": "z"}, "prediction_column", "no column 'z'"),
-        ({"data": "csv", "csv": csv_of("a,b", *[f"{i},x" for i in range(60)])}, "csv", "1 of 2 columns"),
-        ({"data": "csv", "csv": csv_of("a,b", *[f"{i},inf" if i == 9 else f"{i},{i % 5}" for i in range(60)])}, "csv", "line 11"),
-        ({"data": "csv", "csv": csv_of("a,b", *[f"{i},3" for i in range(60)])}, "target", "never changes"),
-        ({"data": "csv", "csv": csv_of("a,b", *[f"3,{i % 5}" for i in range(60)])}, "features", "never changes"),
-        ({"data": "csv", "csv": csv_of("a,b", *[f"{i},{2 * i}" for i in range(60)])}, "predictor", "reproduces"),
-        ({"data": "csv", "csv": csv_of("a,b,c", *[f"{i},{i % 5},{i % 5}" for i in range(60)]), "prediction_column": "b"}, "predictor", "reproduces"),
-        ({"data": "engel", "predictor": "column"}, "predictor", "no column of predictions"),
-        ({"data": "diabetes", "features": "bmi,bp,age,s1"}, "features", "4 columns"),
-        ({"train_fraction": 0.6, "calibration_fraction": 0.6}, "calibration_fraction", "120%"),
-    ],
-)
-def test_bad_input_names_its_field(values: dict[str, Any], field: str, said: str) -> None:
-    with pytest.raises(InputError) as caught:
-        frames(**values)
-    assert caught.value.field == field
-    assert said in caught.value.problem
-
-
-def test_warnings_are_told() -> None:
-    sides = frames(**{**CARD.cheap, "bias": -2.0, "data": "exponential"})[-1].data["notes"]
-    assert any("above the line" in note for note in sides)
-    table = csv_of("a,y", *[f"{i % 9},{(i * 37) % 11}" for i in range(2000)])
-    rows = load(Params(data="csv", csv=table))
-    assert len(rows.train) == 600
-    assert any("600 training rows" in note for note in rows.notes)
-    assert any("singular" in note for note in rows.notes)
-
-
-def test_the_card_needs_no_heavy_import() -> None:
-    heavy = ("scipy", "sklearn", "torch", "pandas", "mapie")
-    code = f"import sys, backends.conformal_ksos.card as c; c.Params(); print(*(m for m in {heavy} if m in sys.modules))"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60).stdout.strip() == ""

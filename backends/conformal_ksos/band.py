@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 
+from backends.conformal_ksos.checks import array, number, one_of, seed_number, shown
 from backends.conformal_ksos.conformal import HalfWidths, Interval, conformal_quantile, rank_needed
 from backends.conformal_ksos.cross_validation import Settings, Training, descend, folds, held_out, larger, select
 from backends.conformal_ksos.kernel import Features
@@ -21,6 +22,7 @@ Array = np.ndarray
 Symmetry = float | Literal["auto", "separate", "symmetric"]
 
 MIN_ROWS = 30
+LARGEST = 1e100  # squares of larger numbers leave the range of floats
 MAX_KERNEL_ROWS = 600  # training rows; one kernel matrix and its eigen-decomposition stay below 0.1 s
 _SPLIT_STREAM = 3
 
@@ -57,8 +59,25 @@ class Band:
     coverage: float
 
     def predict(self, x: Array) -> Interval:
-        rows = _rows(x)
+        """Lower and upper edge at rows x (m, d), (m,) for d = 1. Raises InputError for field ``x``."""
+        rows = _rows("x", x)
+        d = self.envelope.training.x.shape[1]
+        if rows.ndim != 2 or rows.shape[1] != d or len(rows) == 0:
+            raise InputError("x", f"has the shape {np.shape(x)}", f"give rows of {d} numbers, (m, {d}){' or (m,)' if d == 1 else ''}, m at least 1")
         return self.envelope.half_widths(rows).band(self.mean(rows), self.quantile)
+
+
+@dataclass(frozen=True, slots=True)
+class _GivenPredictor:
+    """A caller's predictor, whose answers are checked."""
+
+    function: Callable[[Array], Array]
+
+    def __call__(self, rows: Array) -> Array:
+        found = array("predictor", self.function(rows))
+        if found.shape != (len(rows),):
+            raise InputError("predictor", f"returned the shape {found.shape} for {len(rows)} rows", "return one number a row, (m,) and not (m, 1)")
+        return found
 
 
 def split_rows(n: int, n_train: int, n_calibration: int, seed: int) -> tuple[Array, Array, Array]:
@@ -100,13 +119,23 @@ def fit_band(
     (True, 0.901)
     """
     rows, target = _checked(X, y)
-    _check_options(alpha, symmetry, predictor, length_scale, calibration_fraction)
-    settings = settings or Settings()
+    alpha = number("alpha", alpha, "choose a value between 0 and 1, such as 0.1", 0, 1, open_low=True, open_high=True)
+    symmetry = _word_or_number("symmetry", symmetry, ("auto", "separate", "symmetric"), "0 or more", False)
+    length_scale = _word_or_number("length_scale", length_scale, ("auto",), "above 0", True)
+    calibration_fraction = number("calibration_fraction", calibration_fraction, "choose a value from 0.05 to 0.9", 0.05, 0.9)
+    seed = seed_number(seed)
+    one_of("solver", solver, ("l-bfgs-b", "fista"))
+    if not callable(predictor):
+        one_of("predictor", predictor, ("linear", "kernel-ridge", "random-forest"))
+    settings = _checked_settings(Settings() if settings is None else settings)
     n_calibration = round(calibration_fraction * len(target))
     n_train = min(len(target) - n_calibration, MAX_KERNEL_ROWS)
     train, calibration, _ = split_rows(len(target), n_train, n_calibration, seed)
+    if np.any(np.ptp(rows[train], axis=0) == 0):
+        raise InputError("X", "has a column that never changes in the training rows", "leave it out")
+    mean: Callable[[Array], Array]
     if callable(predictor):
-        mean = predictor
+        mean = _GivenPredictor(predictor)
         residuals = target[train] - mean(rows[train])
         refuse_interpolation(residuals, target[train])
     else:
@@ -132,36 +161,38 @@ def fit_band(
     return Band(mean, envelope, quantile, lambda3, float(multiplier), solved.gap, coverage)
 
 
-def _rows(x: Array) -> Array:
-    rows = np.asarray(x, dtype=float)
+def _rows(name: str, x: Any) -> Array:
+    rows = array(name, x)
     return rows[:, None] if rows.ndim == 1 else rows
 
 
-def _checked(x: Array, y: Array) -> tuple[Array, Array]:
-    try:
-        rows, target = _rows(x), np.asarray(y, dtype=float)
-    except (TypeError, ValueError):
-        raise InputError("X", "X or y hold something that is not a number", "give arrays of numbers") from None
+def _checked(x: Any, y: Any) -> tuple[Array, Array]:
+    rows, target = _rows("X", x), array("y", y)
     if rows.ndim != 2 or rows.shape[1] == 0 or target.shape != (rows.shape[0],):
         raise InputError("X", f"has the shape {rows.shape} beside y of {target.shape}", "give (n, d) and (n,)")
     if len(target) < MIN_ROWS:
         raise InputError("X", f"has {len(target)} rows", f"give at least {MIN_ROWS}")
-    for name, array in (("X", rows), ("y", target)):
-        if not np.isfinite(array).all():
-            raise InputError(name, "holds NaN or infinity", "give finite numbers")
-        if np.any(np.ptp(array, axis=0) == 0):
+    for name, numbers in (("X", rows), ("y", target)):
+        if np.abs(numbers).max() > LARGEST:
+            raise InputError(name, f"holds a number above {LARGEST:g}", "give it in another unit")
+        if np.any(np.ptp(numbers, axis=0) == 0):
             raise InputError(name, "has a column that never changes", "leave it out")
     return rows, target
 
 
-def _check_options(alpha: float, symmetry: Symmetry, predictor: object, length_scale: float | str, calibration_fraction: float) -> None:
-    if not 0 < alpha < 1:
-        raise InputError("alpha", f"{alpha} is not between 0 and 1", "choose a value such as 0.1")
-    if symmetry not in ("auto", "separate", "symmetric") and not (isinstance(symmetry, int | float) and symmetry >= 0):
-        raise InputError("symmetry", f"{symmetry!r} is unknown", "choose auto, separate, symmetric or a number of 0 or more")
-    if not callable(predictor) and predictor not in ("linear", "kernel-ridge", "random-forest"):
-        raise InputError("predictor", f"{predictor!r} is unknown", "choose linear, kernel-ridge, random-forest or give a function")
-    if length_scale != "auto" and not (isinstance(length_scale, int | float) and 0 < length_scale < math.inf):
-        raise InputError("length_scale", f"{length_scale!r} is not possible", "choose auto or a positive number")
-    if not 0.05 <= calibration_fraction <= 0.9:
-        raise InputError("calibration_fraction", f"{calibration_fraction} is not possible", "choose a value from 0.05 to 0.9")
+def _word_or_number(name: str, value: Any, words: tuple[str, ...], bound: str, positive: bool) -> Any:
+    if isinstance(value, str) and value in words:
+        return value
+    high = math.nextafter(math.inf, 0) if positive else math.inf  # an infinite lambda3 is the symmetric limit
+    return number(name, value, f"choose {', '.join(words)} or a number {bound}", 0, high, open_low=positive)
+
+
+def _checked_settings(settings: Settings) -> Settings:
+    if not isinstance(settings, Settings):
+        raise InputError("settings", f"{shown(settings)} is not possible", "give a Settings")
+    one_of("penalty", settings.penalty, ("pointwise", "operator"))
+    one_of("criterion", settings.criterion, ("dcov", "hsic"))
+    above = "choose a number above 0, at most 1e30"
+    plain = {name: number(name, getattr(settings, name), above, 0, 1e30, open_low=True) for name in ("lambda2", "delta", "tolerance")}
+    plain |= {name: number(name, getattr(settings, name), "choose a number from 0 to 1e30", 0, 1e30) for name in ("b", "lambda1")}
+    return replace(settings, **plain)

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.stats import beta
 
+from backends.conformal_ksos.checks import array, number
 from backends.contract import InputError
 
 Array = np.ndarray
 
 
 def rank_needed(n_calibration: int, alpha: float) -> int:
-    """k = ceil((1 - alpha)(n_c + 1)); above n_c the quantile is infinite.
+    """k = ceil((1 - alpha)(n_c + 1)), at least 1; above n_c the quantile is infinite.
 
     >>> rank_needed(9, 0.1), rank_needed(8, 0.1)
     (9, 9)
     """
-    # 0.9 * 10 is 9.000000000000002 in some orders of multiplication; a rank must not jump by rounding
-    return math.ceil(round((1 - alpha) * (n_calibration + 1), 9))
+    # (1 - 0.1) * 10 may come out above 9: the rank must not jump by the rounding of alpha, of 1 - alpha and of the product
+    rounding = 4 * sys.float_info.epsilon * (n_calibration + 1)
+    return max(1, math.ceil((1 - alpha) * (n_calibration + 1) - rounding))
 
 
 def conformal_quantile(scores: Array, alpha: float) -> float:
@@ -32,12 +35,11 @@ def conformal_quantile(scores: Array, alpha: float) -> float:
     >>> conformal_quantile(np.arange(1.0, 10.0), 0.1), conformal_quantile(np.arange(8.0), 0.1)
     (9.0, inf)
     """
-    values = np.asarray(scores, dtype=float)
-    if values.ndim != 1 or np.isnan(values).any():
-        raise InputError("scores", "must be one row of numbers without NaN", "give an array (n_c,)")
-    if not 0 < alpha < 1:
-        raise InputError("alpha", f"{alpha} is not between 0 and 1", "choose a value such as 0.1")
-    k = rank_needed(values.size, alpha)
+    values = array("scores", scores, infinite=True)
+    if values.ndim != 1:
+        raise InputError("scores", f"has the shape {values.shape}", "give one row of numbers (n_c,)")
+    level = number("alpha", alpha, "choose a value between 0 and 1, such as 0.1", 0, 1, open_low=True, open_high=True)
+    k = rank_needed(values.size, level)
     return math.inf if k > values.size else float(np.partition(values, k - 1)[k - 1])
 
 

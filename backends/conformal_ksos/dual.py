@@ -32,6 +32,10 @@ class Multipliers:
     alpha: Array
     coupling: Array | None
 
+    def times(self, factor: float) -> Multipliers:
+        """Both multiplied: those of a problem whose four weights are multiplied."""
+        return Multipliers(factor * self.alpha, None if self.coupling is None else factor * self.coupling)
+
 
 @dataclass(frozen=True, slots=True)
 class Point:

@@ -15,6 +15,7 @@ import numpy as np
 from scipy.spatial.distance import pdist, squareform
 from scipy.stats import rankdata
 
+from backends.conformal_ksos.checks import array
 from backends.contract import InputError
 
 Array = np.ndarray
@@ -28,10 +29,10 @@ LEVEL = 0.05
 
 
 def _centred_distances(a: Array, name: str) -> Array:
-    rows = np.asarray(a, dtype=float)
+    rows = array(name, a)
     rows = rows[:, None] if rows.ndim == 1 else rows
-    if rows.ndim != 2 or rows.shape[0] < 1 or not np.isfinite(rows).all():
-        raise InputError(name, f"has the shape {np.shape(a)} or holds NaN", "give finite numbers (n,) or (n, d)")
+    if rows.ndim != 2 or rows.shape[0] < 1:
+        raise InputError(name, f"has the shape {rows.shape}", "give numbers (n,) or (n, d), n at least 1")
     distances = squareform(pdist(rows))
     means = distances.mean(axis=0)
     return distances - means[:, None] - means[None, :] + means.mean()

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from scipy.optimize import Bounds, minimize
 
+from backends.conformal_ksos.checks import array, number, one_of
 from backends.conformal_ksos.dual import Array, Dual, Multipliers, Penalty, Point, Problem
 from backends.conformal_ksos.kernel import factor
 from backends.contract import InputError
@@ -17,6 +19,10 @@ from backends.contract import InputError
 SolverName = Literal["l-bfgs-b", "fista"]
 MAX_ITERATIONS = 3000
 TIGHT_GAP = 1e-8  # f is accurate to about the root of the gap, and ``solve`` promises f to 1e-3
+PROMISED_GAP = 1e-6  # above it ``solve`` tries harder, and then warns
+STAGE_GAP = 1e-6  # of the eased problems on the way to a small lambda2
+SYMMETRIC_FROM = 1e12  # times lambda2: larger lambda3 is the symmetric limit
+LARGEST = 1e30  # of weights and entries: their fourth powers and products stay inside float64
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +96,7 @@ def fit(
     """
     dual = problem.dual()
     x = dual.start() if start is None else dual.pack(start)
+    one_of("solver", solver, ("l-bfgs-b", "fista"))
     run = _lbfgsb if solver == "l-bfgs-b" else _fista
     best: Step | None = None
     iteration = 0
@@ -97,8 +104,9 @@ def fit(
     def certify(point: Point) -> bool:
         nonlocal best, iteration
         primal, scale_upper, scale_lower = dual.primal(point)
-        gap = (primal - point.value) / primal if 0 < primal < math.inf else (math.inf if primal else 0.0)
-        step = Step(iteration, point.value, primal, max(0.0, gap), point, scale_upper, scale_lower)
+        value = point.value if primal else 0.0  # no term of the objective is negative, so that 0 is a bound too
+        gap = (primal - value) / primal if 0 < primal < math.inf else (math.inf if primal else 0.0)
+        step = Step(iteration, value, primal, max(0.0, gap), point, scale_upper, scale_lower)
         iteration += 1
         if best is None or step.gap < best.gap:
             best = step
@@ -164,44 +172,95 @@ def solve(K: Array, residuals: Array, b: float, lambda1: float, lambda2: float, 
 
     K: (n, n) positive semi-definite; residuals: (n,), r > 0 binds the upper envelope, r <= 0 the lower one; b, lambda1 >= 0;
     lambda2 > 0; lambda3 in [0, inf]: 0 = two separate envelopes, inf = equal ones (the value is then twice the symmetric
-    optimum); penalty: "pointwise" or "operator". The relative gap aimed at is 1e-8; ``gap`` says what was reached.
-    Raises InputError naming the argument.
+    optimum); penalty: "pointwise" or "operator". The problem is solved in units in which it is well scaled, so that the units of
+    K and of the residuals do not matter. The relative gap aimed at is 1e-8. ``gap`` is a certificate: the optimum lies between
+    ``value`` and ``value / (1 - gap)``. It can stay larger where b or lambda1 outweighs lambda2 by far, because the problem is
+    then nearly a linear semidefinite program; above 1e-6 a RuntimeWarning says so. Raises InputError naming the argument.
 
     >>> solution = solve(np.eye(1), np.array([2.0]), 1, 0.1, 0.5, 1, "pointwise")
-    >>> round(float(solution.f_upper[0]), 4), round(float(solution.f_lower[0]), 4)
+    >>> round(float(solution.f_upper[0]), 3), round(float(solution.f_lower[0]), 3)
     (4.0, 2.3)
     """
-    gram, r = _checked(K, residuals)
-    for name, weight, least in (("b", b, "0 or more"), ("lambda1", lambda1, "0 or more"), ("lambda2", lambda2, "above 0"), ("lambda3", lambda3, "0 or more")):
-        infinite = math.isinf(weight) and name != "lambda3"
-        if math.isnan(weight) or infinite or weight < 0 or (name == "lambda2" and weight == 0):
-            raise InputError(name, f"{weight} is not possible", f"choose a number {least}")
-    if penalty not in ("pointwise", "operator"):
-        raise InputError("penalty", f"{penalty!r} is unknown", "choose pointwise or operator")
+    one_of("penalty", penalty, ("pointwise", "operator"))
+    weights = [number(name, w, "choose a number from 0 to 1e30", 0, LARGEST) for name, w in (("b", b), ("lambda1", lambda1))]
+    weights.append(number("lambda2", lambda2, "choose a number from 1e-30 to 1e30", 1 / LARGEST, LARGEST))
+    weights.append(number("lambda3", lambda3, "choose a number of 0 or more, or inf", 0, math.inf))
+    gram, size, r, rms = _scaled(K, residuals)
     values, vectors = factor(gram)
     v = np.sqrt(values)[:, None] * vectors.T
     free = (r != 0) & (np.sum(v**2, axis=0) < 1e-12 * values[0])
     if free.any():
         raise InputError("K", f"has a zero row {int(np.argmax(free))} whose residual is not zero", "give a kernel with k(x, x) > 0")
+    # f = rms^2 f' and A = (rms^2 / size) A' change no constraint and multiply the four terms by these factors
+    square = rms**2 / size
+    factors = (rms**2, square, square**2, rms**4 if penalty == "pointwise" else square**2)
+    unit = weights[2] * square**2  # the new lambda2 is 1
+    scaled = Problem(v, r, *(w * f / unit for w, f in zip(weights, factors, strict=True)), penalty)
+    solved = _solve_scaled(scaled)
+    if solved.gap > PROMISED_GAP:
+        told = f"the gap is {solved.gap:.1e}, above {PROMISED_GAP:g}: lambda2 is small beside b and lambda1 in the units of K and the residuals"
+        warnings.warn(told, RuntimeWarning, stacklevel=2)
+    f_upper, f_lower = solved.operators.envelopes(v)
+    return Solution(unit * solved.dual, rms**2 * f_upper, rms**2 * f_lower, solved.gap)
+
+
+def _solve_scaled(problem: Problem) -> Fit:
+    """The best certificate of: the problem itself, then, where that fails, its limit along a falling lambda2."""
+    if problem.lambda3 > SYMMETRIC_FROM * problem.lambda2:
+        # f_u - f_l is below float64's rounding there, and the limit's optimum differs by less than 1e-12 of itself
+        problem = replace(problem, lambda3=math.inf)
     start = None
-    if lambda3 > 10 * lambda2 and not math.isinf(lambda3):  # close to the symmetric limit
-        start = fit(Problem(v, r, b, lambda1, lambda2, math.inf, penalty), tolerance=1e-4).multipliers
-    solved = fit(Problem(v, r, b, lambda1, lambda2, lambda3, penalty), tolerance=TIGHT_GAP, start=start)
-    return Solution(solved.dual, *solved.operators.envelopes(v), solved.gap)
+    if 10 * problem.lambda2 < problem.lambda3 < math.inf:
+        start = fit(replace(problem, lambda3=math.inf), tolerance=TIGHT_GAP).multipliers
+    best = fit(problem, tolerance=TIGHT_GAP, start=start)
+    if best.gap <= PROMISED_GAP:
+        return best
+    lambda2, start = max(problem.b, problem.lambda1, problem.lambda2), None
+    dual = problem.dual()
+    while best.gap > PROMISED_GAP and lambda2 > problem.lambda2:
+        lambda2 = max(lambda2 / 10, problem.lambda2)
+        best, start = _better(best, dual, lambda2, start)
+    return best
 
 
-def _checked(gram: Array, residuals: Array) -> tuple[Array, Array]:
-    try:
-        k, r = np.asarray(gram, dtype=float), np.asarray(residuals, dtype=float)
-    except (TypeError, ValueError):
-        raise InputError("K", "K or the residuals hold something that is not a number", "give arrays of numbers") from None
+def _better(best: Fit, dual: Dual, lambda2: float, start: Multipliers | None) -> tuple[Fit, Multipliers]:
+    """Solves with a larger lambda2 and takes what tightens the bracket of the problem itself; also the multipliers to go on from."""
+    problem = dual.problem
+    # in units in which the larger lambda2 is 1, in which every stage is equally well scaled
+    eased = replace(problem, b=problem.b / lambda2, lambda1=problem.lambda1 / lambda2, lambda2=1.0, lambda3=problem.lambda3 / lambda2)
+    solved = fit(eased, tolerance=STAGE_GAP if lambda2 > problem.lambda2 else TIGHT_GAP, start=None if start is None else start.times(1 / lambda2))
+    found = solved.multipliers.times(lambda2)
+    # shrunk multipliers push G below 0, which a small lambda2 asks for
+    points = [dual.evaluate(dual.pack(found.times(1 - shrink))) for shrink in (0.0, *np.logspace(-12, -1, 34))]
+    top = max(points, key=lambda point: point.value)
+    c_upper, c_lower = solved.operators.c_upper, solved.operators.c_lower
+    f_upper, f_lower = solved.operators.envelopes(problem.v)
+    primal, scale_upper, scale_lower = dual.primal(replace(top, c_upper=c_upper, c_lower=c_lower, f_upper=f_upper, f_lower=f_lower))
+    operators, multipliers, value = best.operators, best.multipliers, best.dual
+    if primal < best.primal:
+        operators = Operators(c_upper * math.sqrt(scale_upper), c_lower * math.sqrt(scale_lower))
+    if top.value > best.dual:
+        multipliers, value = dual.multipliers(top.x), top.value
+    primal = min(primal, best.primal)
+    gap = max(0.0, (primal - value) / primal) if math.isfinite(primal) else math.inf
+    return Fit(operators, value, primal, gap, best.iterations + solved.iterations, multipliers), found
+
+
+def _scaled(K: Any, residuals: Any) -> tuple[Array, float, Array, float]:
+    """(K / size, its largest diagonal entry size, residuals / rms, their root mean square)."""
+    k, r = array("K", K), array("residuals", residuals)
     if k.ndim != 2 or k.shape[0] != k.shape[1] or k.shape[0] == 0:
         raise InputError("K", f"has the shape {k.shape}", "give a square matrix (n, n)")
     if r.shape != (k.shape[0],):
         raise InputError("residuals", f"has the shape {r.shape} beside K of {k.shape}", f"give {k.shape[0]} numbers")
-    for name, array in (("K", k), ("residuals", r)):
-        if not np.isfinite(array).all():
-            raise InputError(name, "holds NaN or infinity", "give finite numbers")
-    if not np.allclose(k, k.T, rtol=1e-8, atol=1e-10):
+    size, largest = float(k.diagonal().max()), float(np.abs(r).max())
+    if size <= 0:
+        raise InputError("K", f"has the largest diagonal entry {size:.3g} and is not a kernel matrix", "give a positive semi-definite matrix")
+    for name, scale in (("K", size), ("residuals", largest or 1.0)):
+        if not 1 / LARGEST <= scale <= LARGEST:
+            raise InputError(name, f"has the largest entry {scale:.3g}", "change its unit, so that it is between 1e-30 and 1e30")
+    gram = k / size
+    if not np.allclose(gram, gram.T, rtol=1e-8, atol=1e-10):
         raise InputError("K", "is not symmetric", "give a kernel matrix")
-    return (k + k.T) / 2, r
+    rms = float(np.sqrt(np.mean(r**2))) or 1.0
+    return (gram + gram.T) / 2, size, r / rms, rms
