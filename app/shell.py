@@ -144,7 +144,7 @@ def restored(benches: list[Workbench], pairs: dict[str, str]) -> list[Any]:
         for control in bench.controls:
             for component, value in zip(control.components, control.write(getattr(shared.params, control.field)), strict=True):
                 out.append(_held(component, value, hide=control.field in shared.hide, pin=control.field in shared.pin))
-        out.append(bench.idle(shared) if shared.notes or shared.params.uploads() else gr.skip())
+        out.append(bench.idle(shared))  # tells the bar that the controls now show what the address says
     return out
 
 

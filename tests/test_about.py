@@ -19,7 +19,6 @@ from xml.etree import ElementTree
 import numpy as np
 import plotly.graph_objects as go
 import pytest
-from playwright.sync_api import sync_playwright
 from typer.testing import CliRunner
 
 from app import about, cli, export, thumbnails
@@ -198,22 +197,6 @@ def test_a_hostile_name_does_not_leave_the_pages_data() -> None:
     params, frame = ran()
     hostile = Frame(1.0, HOSTILE, frame.metrics, {**frame.data, "axes": {"x": HOSTILE, "y": HOSTILE}, "notes": [HOSTILE]})
     assert "<script>alert" not in export.html_page(SLUG, params, hostile)
-
-
-def test_the_page_draws_itself_from_disk_without_a_network(tmp_path: Path, chromium: Path) -> None:
-    params, frame = ran()
-    file = tmp_path / "run.html"
-    file.write_text(export.html_page(SLUG, params, frame), encoding="utf-8")
-    faults: list[str] = []
-    with sync_playwright() as playwright, playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"]) as browser:
-        page = browser.new_context(offline=True).new_page()
-        page.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
-        page.on("pageerror", lambda error: faults.append(str(error)))
-        page.on("requestfailed", lambda request: faults.append(request.url))
-        page.goto(file.as_uri())
-        page.locator(".pp-plot .main-svg").first.wait_for()
-        assert page.locator("figure.pp-view").count() == len(load(SLUG).views(frame, params))
-    assert not faults
 
 
 def test_the_table_is_tidy_and_harmless() -> None:

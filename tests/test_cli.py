@@ -215,10 +215,14 @@ def test_every_registered_method_is_listed_and_described() -> None:
         assert set(described["params"]["properties"]) == set(method.Params.model_fields)
 
 
+def _hear_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell's background job hands down that they are ignored
+
+
 def playable(*arguments: str, cache: Path) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "app", *arguments]
     environment = os.environ | {"PLAYABLE_CACHE": str(cache), "PYTHONUNBUFFERED": "1"}
-    return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=_hear_interrupts)
 
 
 def test_a_run_writes_a_page_that_needs_nothing_else(tmp_path: Path) -> None:

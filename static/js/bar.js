@@ -25,6 +25,7 @@ class Bar {
     this.link = link;
     this.meta = meta;
     this.value = { state: "idle", progress: 0, message: "" };
+    this.restored = false; // the controls show what the address says
     this.idle = true; // nothing ran here yet: a stored run may be shown
     this.stored = null;
     this.heardAt = performance.now();
@@ -116,7 +117,14 @@ class Bar {
 
   press() {
     if (ACTIVE.has(this.value.state)) this.ask("stop", {});
+    else if (!this.restored && this.linked()) this.ask("preset", { query: location.search.slice(1) });
     else this.ask("run", { fresh: false });
+  }
+
+  /** Whether the address names params of this method: until the controls show them, Run goes by the address. */
+  linked() {
+    const named = new URLSearchParams(location.search);
+    return named.get("_m") === this.meta.slug && [...named.keys()].some((name) => !name.startsWith("_") || name === "_preset" || name === "_z");
   }
 
   togglePause() {
@@ -139,6 +147,7 @@ class Bar {
   update(raw) {
     const value = parse(raw);
     if (!value) return;
+    this.restored = true;
     this.idle = value.state === "idle" && !value.run;
     // A page opened by a link may have something to say about the link: the stored run beside it stays marked.
     this.show(this.idle && this.stored ? { ...this.stored, note: value.note } : value);

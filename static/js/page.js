@@ -48,6 +48,9 @@ document.addEventListener("input", (event) => {
   if (home && event.target.type === "search") filterCards(home, event.target.value);
 });
 
+// Who was quicker than this script has typed already.
+for (const field of document.querySelectorAll('.pp-home input[type="search"]')) filterCards(field.closest(".pp-home"), field.value);
+
 // A scheme named in the address is for this page only; otherwise the person's last choice holds.
 const named = new URLSearchParams(location.search).get("__theme");
 const choice = named === "light" || named === "dark" ? named : chosen();

@@ -137,6 +137,14 @@ def test_a_hand_out_hides_and_holds_controls(page: Page) -> None:
     expect(page.locator("[id='conformal-ksos--alpha'].pp-pinned")).to_be_visible()
 
 
+def test_run_pressed_at_once_goes_by_the_link_and_not_by_the_defaults(page: Page) -> None:
+    page.goto(f"{KSOS}?seed=51&alpha=0.2")
+    run_button(page).click()  # as early as anybody can, before the controls show what the link says
+    wait_for_end(page)
+    expect(bench(page).locator(".pp-ran")).to_contain_text("seed 51")
+    expect(page.locator("#conformal-ksos--alpha-number")).to_have_value("0.2")
+
+
 def test_two_visitors_do_not_cross(new_page: NewPage) -> None:
     pages = [new_page(), new_page()]
     for page, seed in zip(pages, (45, 46), strict=True):
@@ -155,7 +163,7 @@ def test_stop_of_one_visitor_leaves_the_other(new_page: NewPage) -> None:
         expect(run_button(page)).to_be_visible()
     for page in (stays, goes):
         run_button(page).click()
-        expect(run_button(page)).to_have_text("Stop", timeout=SLOW_MS)
+    expect(run_button(goes)).to_have_text("Stop", timeout=SLOW_MS)
     run_button(goes).click()
     expect(bench(goes).locator(".pp-bar")).to_have_attribute("data-state", "cancelled", timeout=SLOW_MS)
     wait_for_end(stays)
