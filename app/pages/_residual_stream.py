@@ -1,0 +1,176 @@
+"""What happens to a token's vector on its way through the layers: length, few large channels, spread, rank."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from app.pages._sink_tokens import FIRST, OTHERS, TARGET, before_after, changed, decades, finite, in_decades, name, tag
+from app.pages._split_conformal import floats
+from app.plotting import Figure, Trace, axis, downsample_minmax, end_labels, key_row, label, layout, line, log_axis, rule, scatter
+
+HEIGHT, TOP, BOTTOM, RIGHT = 320, 16, 48, 116  # px
+SHOWN = 160  # points of a curve over positions
+FLOOR = 1e-3  # below this a channel's value is not drawn: it would stretch the log axis to no end
+LAYER = ("layer", "index")
+
+
+def norms(data: Mapping[str, Any]) -> Figure | None:
+    found = data.get("norm")
+    if not found:
+        return None
+    who = (("others", "other words, mean", OTHERS), ("first", "first word", FIRST), ("target", _chosen(data), TARGET))
+    figure = _over_layers(data, "norm", "How long the vectors get", who, ("length of h", "norm, log scale"))
+    last = finite([t for t in figure.traces if t["name"].startswith("first word")])
+    figure.layout["shapes"] = _read_layer(data)
+    tallest = f" The first word\u2019s vector reaches {last.max():,.0f}." if last.size else ""
+    return _with(figure, f"The length of each word\u2019s vector as it enters a layer.{tallest}")
+
+
+def dominance(data: Mapping[str, Any]) -> Figure | None:
+    found = data.get("dominance")
+    if not found:
+        return None
+    who = (("first", "first word", FIRST), ("target", _chosen(data), TARGET))
+    figure = _over_layers(data, "dominance", "One channel takes over", who, ("largest / mean channel", "ratio, log scale"))
+    figure.layout["shapes"] = _read_layer(data)
+    top = finite(figure.traces).max(initial=0)
+    return _with(figure, f"How much the largest channel of a vector exceeds the mean one: up to {top:.0f} times; 1 would mean all alike.")
+
+
+def effective_rank(data: Mapping[str, Any]) -> Figure | None:
+    found = data.get("rank")
+    if not found:
+        return None
+    drawn, ends = before_after({"layer": found["layer"], "text_before": found["effective_rank_before"], **_after(found)}, "text", "effective rank", TARGET)
+    ends = [(y, text.replace("effective rank, ", "").replace("effective rank", "after"), colour) for y, text, colour in ends]
+    reach = (0.0, 1.06 * float(finite(drawn).max(initial=1)))
+    plot = layout(
+        axis(*LAYER, showgrid=False, nticks=8),
+        axis("effective rank", "number of directions", range=list(reach)),
+        right=RIGHT,
+        annotations=end_labels(ends, reach, HEIGHT - TOP - BOTTOM),
+        shapes=_read_layer(data),
+    )
+    known = finite(drawn)
+    low = f" It falls to {known.min():.1f} where the sink is strong." if known.size else ""
+    summary = f"The effective rank of all words\u2019 vectors as they enter a layer.{low}"
+    return Figure("rank", "How many directions the words still use", drawn, plot, summary, height=HEIGHT)
+
+
+def _after(found: Mapping[str, Any]) -> dict[str, Any]:
+    return {"text_after": found["effective_rank_after"]} if "effective_rank_after" in found else {}
+
+
+def _over_layers(data: Mapping[str, Any], group: str, title: str, who: tuple[tuple[str, str, str], ...], y: tuple[str, str]) -> Figure:
+    """Tokens over the layers on a log axis, each before and after."""
+    traces: list[Trace] = []
+    ends = []
+    for key, words, colour in who:
+        drawn, places = before_after(data[group], key, words, colour)
+        traces += drawn
+        ends += places
+    values = finite(traces)
+    reach = decades(values)
+    plot = layout(axis(*LAYER, showgrid=False, nticks=8), log_axis(*y, values, range=list(reach)), right=RIGHT)
+    plot["annotations"] = end_labels(in_decades(ends), reach, HEIGHT - TOP - BOTTOM)
+    return Figure(group, title, traces, plot, "", height=HEIGHT)
+
+
+def _with(figure: Figure, summary: str) -> Figure:
+    return Figure(figure.name, figure.title, figure.traces, figure.layout, summary, figure.span, height=figure.height)
+
+
+def _chosen(data: Mapping[str, Any]) -> str:
+    return tag(data["tokens"], data["tokens"].get("target"))
+
+
+def _read_layer(data: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [rule(float(data["layer"]), "layer", "$muted", dash="dot", width=1)] if "layer" in data else []
+
+
+def profile(data: Mapping[str, Any]) -> Figure | None:
+    found = data.get("profile")
+    if not found:
+        return None
+    who = name(data["tokens"], int(found["position"]))
+    traces: list[Trace] = []
+    for key, colour, symbol in (("before", OTHERS, "circle-open"), ("after", TARGET, "circle")):
+        if f"channel_value_{key}" not in found:
+            continue
+        values = np.abs(floats(found[f"channel_value_{key}"]))
+        channel = np.arange(values.size)
+        if values.size > 4 * SHOWN:
+            channel, values = downsample_minmax(channel, values, 4 * SHOWN)
+        shown = np.where(values >= FLOOR, values, np.nan)
+        traces.append(scatter(channel, shown, key, colour, symbol=symbol, size=4, hover=f"channel %{{x}}: %{{y:.3g}} {key}"))
+    values = finite(traces)
+    reach = decades(values)
+    newest = floats(traces[-1]["y"])
+    top = int(found["top_channel"])
+    tallest = float(np.nanmax(newest)) if np.isfinite(newest).any() else math.nan
+    notes = key_row(("\u25cb before", OTHERS), ("\u25cf after", TARGET)) if len(traces) > 1 else []
+    if tallest > 0:
+        anchor = "left" if top < 0.6 * newest.size else "right"
+        shift = (10 if anchor == "left" else -10, 0)
+        notes.append(label(top, math.log10(tallest), f"<b>channel {top}</b>: {tallest:,.0f}", TARGET, anchor=anchor, shift=shift))
+    plot = layout(
+        axis("channel", "index", showgrid=False, nticks=7),
+        log_axis("|h|", "size, log scale", values, range=list(reach)),
+        top=34,
+        annotations=notes,
+    )
+    summary = f"All {newest.size} channels of {who} as it enters layer {data['layer']}; channel {top} stands out."
+    return Figure("profile", f"Inside the vector of {who}", traces, plot, summary, height=HEIGHT)
+
+
+def spread(data: Mapping[str, Any]) -> Figure | None:
+    """The standard deviation of the attention's output o against the position, on two log axes: averaging makes it fall."""
+    found = data.get("variance")
+    if not found:
+        return None
+    at = floats(found["position"]) + 1  # a log axis has no place for position 0
+    traces: list[Trace] = []
+    ends = []
+    for key, words, colour, dash in (
+        ("theory", "theory 1/\u221at", "$truth", "dash"),
+        ("width_before", "before", OTHERS, "solid"),
+        ("width_after", "after", TARGET, "solid"),
+    ):
+        if key not in found:
+            continue
+        x, y = downsample_minmax(at, floats(found[key]), SHOWN)
+        traces.append(line(x, y, words, colour, hover=f"{words}: %{{y:.3g}} for word number %{{x}}", width=1.75, dash=dash))
+        if np.isfinite(y).any():
+            ends.append((float(y[np.isfinite(y)][-1]), words, colour))
+    values = finite(traces)
+    reach = decades(values)
+    notes = end_labels(in_decades(ends), reach, HEIGHT - TOP - BOTTOM)
+    notes += _marked(data, found, traces)
+    across = decades(at, pad=0.02)
+    plot = layout(
+        axis("number of words it can see", "count, log scale", type="log", range=list(across), showgrid=False, dtick="D2"),
+        log_axis("spread of o", "standard deviation, log scale", values, range=list(reach)),
+        right=RIGHT,
+        annotations=notes,
+    )
+    where = f"Measured at the input of layer {data['layer']}\u2019s output projection."
+    text = f"A word that averages over t others loses spread; the first averages nothing. {where}"
+    return Figure("spread", "Averaging takes the spread away, but not from the first word", traces, plot, text, height=HEIGHT)
+
+
+def _marked(data: Mapping[str, Any], found: Mapping[str, Any], traces: list[Trace]) -> list[dict[str, Any]]:
+    """A point on the chosen word, on the newest curve."""
+    newest = "width_after" if "width_after" in found else "width_before"
+    positions, values = floats(found["position"]), floats(found.get(newest, []))
+    notes = []
+    for target in changed(data["tokens"])[:1]:
+        place = int(np.searchsorted(positions, target, side="right")) - 1
+        if 0 <= place < values.size and values[place] > 0:
+            x, y = positions[place] + 1, float(values[place])
+            traces.append(scatter([x], [y], "chosen word", TARGET, size=9, hover=f"{_chosen(data)}: %{{y:.3g}}"))
+            notes.append(label(math.log10(x), math.log10(y), _chosen(data), TARGET, anchor="center", yanchor="bottom", shift=(0, 8)))
+    return notes
