@@ -13,7 +13,7 @@ from app.pages._split_conformal import floats
 from app.plotting import Figure, Trace, axis, downsample_minmax, end_labels, layout, line, log_axis
 
 HEIGHT = 320  # px
-SHOWN = 160  # points of a curve
+SHOWN = 100  # points of a curve
 ARM_COLOURS = {"headnorm": "$method", "baseline": "$peer-1", "sigmoid": "$peer-2"}
 ROWS = (
     ("sink", "attention on<br>first word (share)", (0.72, 1.0)),

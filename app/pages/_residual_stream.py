@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from app.pages._sink_tokens import FIRST, OTHERS, TARGET, before_after, changed, decades, finite, in_decades, name, tag
+from app.pages._sink_tokens import FIRST, OTHERS, TARGET, before_after, changed, decades, finite, in_decades, name, tag, whole
 from app.pages._split_conformal import floats
 from app.plotting import Figure, Trace, axis, downsample_minmax, end_labels, key_row, label, layout, line, log_axis, rule, scatter
 
 HEIGHT, TOP, BOTTOM, RIGHT = 320, 16, 48, 116  # px
-SHOWN = 160  # points of a curve over positions
+CHANNELS = 320  # points of a vector's profile
+SHOWN = 100  # points of a curve over positions
 FLOOR = 1e-3  # below this a channel's value is not drawn: it would stretch the log axis to no end
 LAYER = ("layer", "index")
 
@@ -102,16 +103,14 @@ def profile(data: Mapping[str, Any]) -> Figure | None:
         if f"channel_value_{key}" not in found:
             continue
         values = np.abs(floats(found[f"channel_value_{key}"]))
-        channel = np.arange(values.size)
-        if values.size > 4 * SHOWN:
-            channel, values = downsample_minmax(channel, values, 4 * SHOWN)
+        channel, values = downsample_minmax(np.arange(values.size), values, CHANNELS)
         shown = np.where(values >= FLOOR, values, np.nan)
-        traces.append(scatter(channel, shown, key, colour, symbol=symbol, size=4, hover=f"channel %{{x}}: %{{y:.3g}} {key}"))
+        traces.append(scatter(whole(channel), shown, key, colour, symbol=symbol, size=4, hover=f"channel %{{x}}: %{{y:.3g}} {key}"))
     values = finite(traces)
     reach = decades(values)
-    newest = floats(traces[-1]["y"])
+    newest = np.abs(floats(found["channel_value_after" if "channel_value_after" in found else "channel_value_before"]))
     top = int(found["top_channel"])
-    tallest = float(np.nanmax(newest)) if np.isfinite(newest).any() else math.nan
+    tallest = float(newest[top])
     notes = key_row(("\u25cb before", OTHERS), ("\u25cf after", TARGET)) if len(traces) > 1 else []
     if tallest > 0:
         anchor = "left" if top < 0.6 * newest.size else "right"

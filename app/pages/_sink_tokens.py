@@ -14,8 +14,9 @@ from app.plotting import Panel, Trace, alpha, line, plain_text
 # Whom a colour means, on each picture of the page: the first token, the chosen one, all others.
 FIRST, TARGET, OTHERS = "$ink", "$method", "$data"
 NAME_LETTERS = 12  # of a token, in a label
-CELLS = 96  # at most, along one side of a map: more would be neither seen nor quick to send
-TINTED = 0.005  # a share below this has no visible tint, so a long text need not carry it
+PAGE = 320  # tokens of the panel at a time: thousands of buttons are slow to draw and heavy to send
+CELLS = 64  # at most, along one side of a map: more would be neither seen nor quick to send
+TINTED = 0.005  # a share below this has no visible tint, so it is not sent
 End = tuple[float, str, str]
 
 
@@ -96,7 +97,8 @@ def panel(data: Mapping[str, Any], params: Any) -> Panel:
     tokens, scores = data["tokens"], per_token(data)
     watched, struck = changed(tokens), isolated(tokens, params)
     chips: list[dict[str, Any]] = []
-    for i, text in enumerate(tokens["text"]):
+    start, length = page_start(tokens.get("target")), len(tokens["text"])
+    for i, text in enumerate(tokens["text"][start : start + PAGE], start):
         chip: dict[str, Any] = {"text": text}
         if i < scores.size and scores[i] >= TINTED:
             chip["value"] = round(float(scores[i]), 3)
@@ -109,18 +111,32 @@ def panel(data: Mapping[str, Any], params: Any) -> Panel:
         chips.append(chip)
     legend = f"Tint: share of attention received at layer {data['layer']}. Underlined: the chosen word." if "layer" in data else ""
     legend += " Struck through: it cannot see what stands before it." if struck else ""
-    summary = f"{len(chips)} tokens. Click one to choose it; the first sees nothing but itself already."
+    shown = (
+        f"{length} tokens."
+        if length <= PAGE
+        else f"Tokens {start} to {start + len(chips) - 1} of {length}; the columns of the picture above lead to the others."
+    )
+    summary = f"{shown} Click one to choose it; the first sees nothing but itself already."
     return Panel("tokens", "tokens", "The text, as the model reads it", {"tokens": chips, "legend": legend}, summary, "wide")
 
 
-def before_after(group: Mapping[str, Any], who: str, label: str, colour: str, *, x: Any = None, **more: Any) -> tuple[list[Trace], list[End]]:
+def page_start(target: int | None) -> int:
+    """The first token of the page of the panel on which ``target`` stands.
+
+    >>> page_start(9), page_start(320), page_start(1999)
+    (0, 320, 1920)
+    """
+    return PAGE * ((target or 0) // PAGE)
+
+
+def before_after(group: Mapping[str, Any], who: str, label: str, colour: str, **more: Any) -> tuple[list[Trace], list[End]]:
     """Two curves of one token over the layers, before (thin, dotted) and after (solid), and where their labels belong.
 
     group: "layer" and f"{who}_before", f"{who}_after" as in the frame's data; a curve that is not there is left out.
     """
     traces: list[Trace] = []
     ends: list[End] = []
-    at = floats(group["layer"] if x is None else x)
+    at = whole(group["layer"])
     has_after = f"{who}_after" in group
     for key, words in (("before", f"{label}, before" if has_after else label), ("after", label)):
         if f"{who}_{key}" not in group:
@@ -134,6 +150,11 @@ def before_after(group: Mapping[str, Any], who: str, label: str, colour: str, *,
         if known.size:
             ends.append((float(values[known[-1]]), words, colour))
     return traces, ends
+
+
+def whole(values: Any) -> np.ndarray:
+    """Positions, layers and channels in two bytes each: as floats they would be half of a frame."""
+    return floats(values).astype(np.uint16)
 
 
 def finite(traces: Iterable[Trace], key: str = "y") -> np.ndarray:

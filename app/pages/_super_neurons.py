@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from app.pages._sink_tokens import FIRST, TARGET, decades, finite, tag
+from app.pages._sink_tokens import FIRST, TARGET, decades, finite, tag, whole
 from app.pages._split_conformal import floats
 from app.plotting import Figure, Trace, alpha, axis, bars, end_labels, key_row, label, layout, line, log_axis, scatter
 
 HEIGHT = 340  # px
-SHOWN = 400  # neurons of a cloud: those that answer most, and every so many of the rest
+SHOWN = 200  # neurons of a cloud: those that answer most, and every so many of the rest
 FLOOR = 1e-3  # a smaller answer is drawn here
-COLUMNS = 576  # bars of the down column; a wider model is drawn in blocks, each with its largest weight
+COLUMNS = 288  # bars of the down column: it is drawn in blocks, each with its largest weight
 
 
 def neurons(data: Mapping[str, Any]) -> Figure | None:
@@ -34,7 +34,7 @@ def neurons(data: Mapping[str, Any]) -> Figure | None:
         answers[key] = answer
         kept = _kept(answer, [int(n) for n in found["super"]])
         hover = f"neuron %{{customdata}}, {words}: %{{y:.3g}}"
-        traces.append(scatter(gate[kept], answer[kept], words, colour, symbol=symbol, size=5, hover=hover, customdata=kept.astype(np.uint16), opacity=0.75))
+        traces.append(scatter(gate[kept], answer[kept], words, colour, symbol=symbol, size=5, hover=hover, customdata=whole(kept), opacity=0.75))
     if not traces:
         return None
     values = finite(traces)
@@ -71,14 +71,14 @@ def down_column(data: Mapping[str, Any]) -> Figure | None:
     weight = floats(found["down_column"])
     step = math.ceil(weight.size / COLUMNS)
     starts = np.arange(0, weight.size, step)
-    largest = np.array([start + int(np.abs(weight[start : start + step]).argmax()) for start in starts])
+    largest = np.unique([start + int(np.abs(weight[start : start + step]).argmax()) for start in starts])
     neuron, kurtosis = int(found["super"][0]), found.get("kurtosis")
     top = int(np.abs(weight).argmax())
     peak = float(weight[top])
     anchor = "left" if top < 0.6 * weight.size else "right"
     note = label(top, peak, f"<b>channel {top}</b>: {peak:.2f}", TARGET, anchor=anchor, shift=(8 if anchor == "left" else -8, 0))
     low, high = min(1.2 * float(weight.min()), 0.0), max(1.2 * float(weight.max()), 0.0)
-    drawn = bars(largest, weight[largest], "weight", TARGET, width=max(1.0, 1.6 * step), hover="channel %{x}: %{y:.3g}")
+    drawn = bars(whole(largest), weight[largest], "weight", TARGET, width=max(1.0, 1.6 * step), hover="channel %{x}: %{y:.3g}")
     plot = layout(
         axis("channel", "index", showgrid=False, range=[-0.01 * weight.size, 1.01 * weight.size], nticks=7),
         axis("weight of W_down", "number", zeroline=True, range=[low, high]),

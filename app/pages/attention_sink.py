@@ -11,7 +11,7 @@ import numpy as np
 from app.pages._attention_map import attention_map
 from app.pages._headwise_norm import block_experiment, pretraining, pretraining_layers
 from app.pages._residual_stream import dominance, effective_rank, norms, profile, spread
-from app.pages._sink_tokens import FIRST, OTHERS, TARGET, End, before_after, changed, coarse, finite, name, panel, received, tag
+from app.pages._sink_tokens import FIRST, OTHERS, TARGET, End, before_after, changed, coarse, finite, name, page_start, panel, received, tag, whole
 from app.pages._split_conformal import floats
 from app.pages._super_neurons import down_column, neurons, sweep
 from app.plotting import Changes, Figure, Trace, View, alpha, axis, bars, end_labels, key_row, label, layout, line, rule
@@ -63,7 +63,9 @@ def on_event(view: str, event: Mapping[str, Any], params: Mapping[str, Any]) -> 
     """A click on a word, its column or its row chooses it; the line (or a click on a layer) sets the layer that is read."""
     kind = event.get("type")
     if view == "tokens" and kind == "click":
-        return _set("target", event.get("index"))
+        index = event.get("index")
+        target = params.get("target")
+        return _set("target", index + page_start(target if isinstance(target, int) else 0)) if _usable(index) else None
     if view == "sink" and kind == "click":
         return _set("target" if event.get("trace") == "words" else "layer", event.get("x"))
     if view == "sink" and kind == "drag":
@@ -117,7 +119,7 @@ def _sink(data: Mapping[str, Any], metrics: Mapping[str, Any], params: Any) -> F
     ]
     length = len(tokens["text"])
     plot = layout(
-        axis("layer", "index; drag the line to read another", range=[-0.5, deepest + 0.5], showgrid=False, anchor="y", nticks=8),
+        axis("layer", "index; drag the line", range=[-0.5, deepest + 0.5], showgrid=False, anchor="y", nticks=8),
         axis("attention received", "share", domain=CURVES, range=[0, top], tickformat=".0%", nticks=5),
         right=150,
         top=TOP,
@@ -141,7 +143,7 @@ def _curves(curves: Mapping[str, Any], tokens: Mapping[str, Any], intervention: 
     ends: list[End] = []
     if not curves:
         return traces, ends
-    at = floats(curves["layer"])
+    at = whole(curves["layer"])
     for _, key, words, colour in CONTROLS:
         values = floats(curves.get(key, []))
         if not np.isfinite(values).any():
