@@ -32,14 +32,14 @@ def attention_map(data: Mapping[str, Any]) -> Figure | None:
         centre = at + (wide - 1) / 2
         # Whole percents in one byte each: two maps of floats would be most of a frame.
         percent = np.round(100 * matrix).clip(0, 100).astype(np.uint8)
-        bar = {"title": {"text": "% of the<br>row"}, "thickness": 10, "outlinewidth": 0}
+        bar = {"title": {"text": "%"}, "thickness": 10, "outlinewidth": 0}
         drawn = heatmap(centre, centre, percent, key, hover=f"%{{y:.0f}} looks at %{{x:.0f}}: %{{z}}% {key}", colorscale=ROOT_SCALE, colorbar=bar)
         traces.append(drawn | {"zmin": 0, "zmax": 100, "showscale": number == len(kinds) - 1, "xaxis": f"x{suffix}", "yaxis": f"y{suffix}"})
         for position in changed(tokens):
             shapes += _outline(position, length, wide, suffix)
         for position in changed(tokens)[:1]:
-            place = {"xref": f"x{suffix}", "yref": f"y{suffix} domain", "yanchor": "bottom"}
-            notes.append(label(position, 0, tag(tokens, position), "$ink", anchor="center", shift=(0, 3), **place))
+            # Above the diagonal nothing is drawn: the name stands where the row of the word ends.
+            notes.append(label(position + wide, position, f"<b>{tag(tokens, position)}</b>", "$ink", xref=f"x{suffix}", yref=f"y{suffix}", shift=(4, 0)))
         side = SIDES[number] if len(kinds) > 1 else (0.0, 1.0)
         notes.append(label(sum(side) / 2, 1, key, "$ink", anchor="center", xref="paper", yref="paper", yanchor="bottom", shift=(0, 4)))
         edge = [-0.5, length - 0.5]

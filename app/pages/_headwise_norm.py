@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from app.pages._sink_tokens import decades, finite, in_decades
+from app.pages._sink_tokens import decades, finite, in_decades, log_ticks
 from app.pages._split_conformal import floats
 from app.plotting import Figure, Trace, axis, downsample_minmax, end_labels, layout, line, log_axis
 
@@ -39,10 +39,10 @@ def block_experiment(data: Mapping[str, Any]) -> Figure | None:
         if np.isfinite(y).any():
             ends.append((float(y[np.isfinite(y)][-1]), words, colour))
     values = finite(traces)
-    reach = decades(values)
+    reach, across = decades(values), decades(at, pad=0.02)
     plot = layout(
-        axis("number of words it can see", "count, log scale", type="log", range=list(decades(at, pad=0.02)), showgrid=False, dtick="D2"),
-        log_axis("spread of o", "standard deviation, log scale", values, range=list(reach)),
+        axis("number of words it can see", "count, log scale", type="log", range=list(across), showgrid=False, **log_ticks(across)),
+        log_axis("spread of o", "standard deviation, log scale", values, range=list(reach), **log_ticks(reach)),
         right=116,
         annotations=end_labels(in_decades(ends), reach, HEIGHT - 64),
     )

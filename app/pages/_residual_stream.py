@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from app.pages._sink_tokens import FIRST, OTHERS, TARGET, before_after, changed, decades, finite, in_decades, name, tag, whole
+from app.pages._sink_tokens import FIRST, OTHERS, TARGET, before_after, changed, decades, finite, in_decades, log_ticks, name, tag, whole
 from app.pages._split_conformal import floats
 from app.plotting import Figure, Trace, axis, downsample_minmax, end_labels, key_row, label, layout, line, log_axis, rule, scatter
 
@@ -23,7 +23,7 @@ def norms(data: Mapping[str, Any]) -> Figure | None:
     found = data.get("norm")
     if not found:
         return None
-    who = (("others", "other words, mean", OTHERS), ("first", "first word", FIRST), ("target", _chosen(data), TARGET))
+    who = (("others", "others, mean", OTHERS), ("first", "first word", FIRST), ("target", _chosen(data), TARGET))
     figure = _over_layers(data, "norm", "How long the vectors get", who, ("length of h", "norm, log scale"))
     last = finite([t for t in figure.traces if t["name"].startswith("first word")])
     figure.layout["shapes"] = _read_layer(data)
@@ -76,7 +76,7 @@ def _over_layers(data: Mapping[str, Any], group: str, title: str, who: tuple[tup
         ends += places
     values = finite(traces)
     reach = decades(values)
-    plot = layout(axis(*LAYER, showgrid=False, nticks=8), log_axis(*y, values, range=list(reach)), right=RIGHT)
+    plot = layout(axis(*LAYER, showgrid=False, nticks=8), log_axis(*y, values, range=list(reach), **log_ticks(reach)), right=RIGHT)
     plot["annotations"] = end_labels(in_decades(ends), reach, HEIGHT - TOP - BOTTOM)
     return Figure(group, title, traces, plot, "", height=HEIGHT)
 
@@ -118,7 +118,7 @@ def profile(data: Mapping[str, Any]) -> Figure | None:
         notes.append(label(top, math.log10(tallest), f"<b>channel {top}</b>: {tallest:,.0f}", TARGET, anchor=anchor, shift=shift))
     plot = layout(
         axis("channel", "index", showgrid=False, nticks=7),
-        log_axis("|h|", "size, log scale", values, range=list(reach)),
+        log_axis("|h|", "size, log scale", values, range=list(reach), **log_ticks(reach)),
         top=34,
         annotations=notes,
     )
@@ -151,8 +151,8 @@ def spread(data: Mapping[str, Any]) -> Figure | None:
     notes += _marked(data, found, traces)
     across = decades(at, pad=0.02)
     plot = layout(
-        axis("number of words it can see", "count, log scale", type="log", range=list(across), showgrid=False, dtick="D2"),
-        log_axis("spread of o", "standard deviation, log scale", values, range=list(reach)),
+        axis("number of words it can see", "count, log scale", type="log", range=list(across), showgrid=False, **log_ticks(across)),
+        log_axis("spread of o", "standard deviation, log scale", values, range=list(reach), **log_ticks(reach)),
         right=RIGHT,
         annotations=notes,
     )

@@ -168,6 +168,14 @@ def in_decades(ends: Sequence[End]) -> list[End]:
     return [(math.log10(y), text, colour) for y, text, colour in ends if y > 0]
 
 
+def log_ticks(reach: tuple[float, float]) -> dict[str, Any]:
+    """Full numbers as ticks of a log axis: 1, 2, 5 of each decade, over more than two decades 1 alone; reach in decades."""
+    steps = (1, 2, 5) if reach[1] - reach[0] <= 2 else (1,)
+    values = [step * 10.0**k for k in range(math.floor(reach[0]), math.ceil(reach[1]) + 1) for step in steps]
+    shown = [v for v in values if reach[0] <= math.log10(v) <= reach[1]]
+    return {"tickvals": shown, "ticktext": [f"{v:,.0f}" if v >= 1 else f"{v:g}" for v in shown]}
+
+
 def decades(values: np.ndarray, pad: float = 0.06) -> tuple[float, float]:
     """The range of a log axis around these values, in decades."""
     positive = values[values > 0]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from app.pages._sink_tokens import FIRST, TARGET, decades, finite, tag, whole
+from app.pages._sink_tokens import FIRST, TARGET, decades, finite, log_ticks, tag, whole
 from app.pages._split_conformal import floats
 from app.plotting import Figure, Trace, alpha, axis, bars, end_labels, key_row, label, layout, line, log_axis, scatter
 
@@ -48,7 +48,7 @@ def neurons(data: Mapping[str, Any]) -> Figure | None:
         notes.append(label(float(gate[neuron]), math.log10(height), f"<b>{int(neuron)}</b>", "$ink", anchor=anchor, shift=(-9 if anchor == "right" else 9, 0)))
     plot = layout(
         axis("length of the gate weights", "norm", showgrid=False),
-        log_axis("|activation|", "size, log scale", values, range=list(reach)),
+        log_axis("|activation|", "size, log scale", values, range=list(reach), **log_ticks(reach)),
         top=34,
         annotations=notes,
     )

@@ -19,12 +19,12 @@ from backends.contract import Frame
 
 LARGEST = 100_000  # no text and no model has as many positions or layers
 HEIGHT, TOP, BOTTOM = 540, 30, 48  # px of the main picture on a laptop
-CURVES, WORDS = (0.0, 0.53), (0.74, 1.0)  # how its two plots share the height
+CURVES, WORDS = (0.0, 0.57), (0.76, 1.0)  # how its two plots share the height
 DEPTH = 30  # layers of the bundled model: the axis stands still while they stream in
 # Whom a control watches: scaling must not make the chosen word a sink, silencing random neurons must not end the first one.
 CONTROLS = (
-    ("norm_only", "target_norm_only", "control: only longer", "$peer-1"),
-    ("random_neurons", "first_random_neurons", "control: random neurons", "$peer-2"),
+    ("norm_only", "target_norm_only", "only longer", "$peer-1"),
+    ("random_neurons", "first_random_neurons", "random neurons off", "$peer-2"),
 )
 TITLES = {
     "none": "Nearly every word looks at the first one",
@@ -99,7 +99,7 @@ def _sink(data: Mapping[str, Any], metrics: Mapping[str, Any], params: Any) -> F
     tokens, curves = data["tokens"], data.get("sink", {})
     layer = int(data.get("layer", params.layer))
     words, word_notes = _words(data)
-    traces, ends = _curves(curves, tokens, params.intervention)
+    traces, ends = _curves(curves, tokens)
     seen = finite([*traces, *words[:-1]])
     top = min(1.0, max(0.5, math.ceil(10.5 * float(seen.max(initial=0))) / 10))
     if words:
@@ -121,7 +121,7 @@ def _sink(data: Mapping[str, Any], metrics: Mapping[str, Any], params: Any) -> F
     plot = layout(
         axis("layer", "index; drag the line", range=[-0.5, deepest + 0.5], showgrid=False, anchor="y", nticks=8),
         axis("attention received", "share", domain=CURVES, range=[0, top], tickformat=".0%", nticks=5),
-        right=150,
+        right=128,
         top=TOP,
         xaxis2=axis("word", "position in the text", range=[-0.9, length - 0.1], showgrid=False, anchor="y2", nticks=9),
         yaxis2=axis(f"at layer {layer}", "share", domain=WORDS, range=[0, top * 1.12], tickformat=".0%", nticks=3),
@@ -138,7 +138,7 @@ def _hairline() -> dict[str, Any]:
     return {"color": "$muted", "width": 1, "dash": "dot"}
 
 
-def _curves(curves: Mapping[str, Any], tokens: Mapping[str, Any], intervention: str) -> tuple[list[Trace], list[End]]:
+def _curves(curves: Mapping[str, Any], tokens: Mapping[str, Any]) -> tuple[list[Trace], list[End]]:
     traces: list[Trace] = []
     ends: list[End] = []
     if not curves:
@@ -151,7 +151,9 @@ def _curves(curves: Mapping[str, Any], tokens: Mapping[str, Any], intervention: 
         traces.append(line(at[: values.size], values, words, colour, width=1.5, hover=f"{words}: %{{y:.1%}} at layer %{{x}}"))
         ends.append((float(values[np.isfinite(values)][-1]), words, colour))
     for who, words, colour in (("first", "first word", FIRST), ("target", tag(tokens, tokens.get("target")), TARGET)):
-        drawn, places = before_after(curves, who, words, colour, meta={"ghost": who == "target"} if who == "target" and intervention != "none" else {})
+        drawn, places = before_after(curves, who, words, colour)
+        if who == "target" and f"{who}_after" in curves:  # the answer to the page's question: it stands out, and stays as a ghost
+            drawn[-1] |= {"meta": {"ghost": True}, "fill": "tozeroy", "fillcolor": alpha(colour, 0.12), "line": {**drawn[-1]["line"], "width": 3.5}}
         traces += drawn
         ends += places
     return traces, ends
