@@ -43,14 +43,14 @@ def attention_map(data: Mapping[str, Any]) -> Figure | None:
         side = SIDES[number] if len(kinds) > 1 else (0.0, 1.0)
         notes.append(label(sum(side) / 2, 1, key, "$ink", anchor="center", xref="paper", yref="paper", yanchor="bottom", shift=(0, 4)))
         edge = [-0.5, length - 0.5]
-        axes[f"xaxis{suffix}"] = axis("attended word", "position", range=edge, showgrid=False, anchor=f"y{suffix}", nticks=5) | {"domain": list(side)}
-        axes[f"yaxis{suffix}"] = axis("attending word", "position", range=edge[::-1], showgrid=False, anchor=f"x{suffix}", nticks=5)
+        axes[f"xaxis{suffix}"] = axis("attended", "position", range=edge, showgrid=False, anchor=f"y{suffix}", nticks=5) | {"domain": list(side)}
+        axes[f"yaxis{suffix}"] = axis("attending", "position", range=edge[::-1], showgrid=False, anchor=f"x{suffix}", nticks=5)
     if "yaxis2" in axes:
-        axes["yaxis2"] |= {"showticklabels": False, "title": {"text": "attending word (position)", "font": {"size": 1, "color": alpha("$ink", 0)}}}
+        axes["yaxis2"] |= {"showticklabels": False, "title": {"text": "attending (position)", "font": {"size": 1, "color": alpha("$ink", 0)}}}
     plot = layout(axes.pop("xaxis"), axes.pop("yaxis"), right=72, top=28, shapes=shapes, annotations=notes, **axes)
     which = "mean of all heads" if head is None else f"head {head}"
     blocks = "" if len(traces[0]["x"]) == length else " Long texts are drawn in blocks, each with its largest share."
-    summary = f"Each row shares out one word\u2019s attention at layer {layer}, {which}: a sink is a dark column.{blocks}"
+    summary = f"Each row shares out one word\u2019s attention at layer {layer}, {which}: a sink is a full column.{blocks}"
     return Figure("map", f"Who looks at whom at layer {layer}", traces, plot, summary, "wide", height=420)
 
 

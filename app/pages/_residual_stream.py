@@ -23,7 +23,7 @@ def norms(data: Mapping[str, Any]) -> Figure | None:
     found = data.get("norm")
     if not found:
         return None
-    who = (("others", "others, mean", OTHERS), ("first", "first word", FIRST), ("target", _chosen(data), TARGET))
+    who = (("others", "others", OTHERS), ("first", "first word", FIRST), ("target", _chosen(data), TARGET))
     figure = _over_layers(data, "norm", "How long the vectors get", who, ("length of h", "norm, log scale"))
     last = finite([t for t in figure.traces if t["name"].startswith("first word")])
     figure.layout["shapes"] = _read_layer(data)
@@ -141,7 +141,9 @@ def spread(data: Mapping[str, Any]) -> Figure | None:
     ):
         if key not in found:
             continue
-        x, y = downsample_minmax(at, floats(found[key]), SHOWN)
+        values = floats(found[key])
+        kept = _kept(values.size, floats(found["position"]), changed(data["tokens"]))
+        x, y = at[kept], values[kept]
         traces.append(line(x, y, words, colour, hover=f"{words}: %{{y:.3g}} for word number %{{x}}", width=1.75, dash=dash))
         if np.isfinite(y).any():
             ends.append((float(y[np.isfinite(y)][-1]), words, colour))
@@ -159,6 +161,13 @@ def spread(data: Mapping[str, Any]) -> Figure | None:
     where = f"Measured at the input of layer {data['layer']}\u2019s output projection."
     text = f"A word that averages over t others loses spread; the first averages nothing. {where}"
     return Figure("spread", "Averaging takes the spread away, but not from the first word", traces, plot, text, height=HEIGHT)
+
+
+def _kept(size: int, positions: np.ndarray, watched: list[int]) -> np.ndarray:
+    """Places evenly spaced on a log axis, and each watched position with its neighbours."""
+    even = np.geomspace(1, size, SHOWN).round().astype(int) - 1
+    near = np.searchsorted(positions, [i + step for i in watched for step in (-1, 0, 1)])
+    return np.unique(np.concatenate([even, near[near < size]]).astype(int))
 
 
 def _marked(data: Mapping[str, Any], found: Mapping[str, Any], traces: list[Trace]) -> list[dict[str, Any]]:

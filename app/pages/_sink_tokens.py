@@ -14,7 +14,7 @@ from app.plotting import Panel, Trace, alpha, line, plain_text
 # Whom a colour means, on each picture of the page: the first token, the chosen one, all others.
 FIRST, TARGET, OTHERS = "$ink", "$method", "$data"
 NAME_LETTERS = 12  # of a token, in a label
-PAGE = 320  # tokens of the panel at a time: thousands of buttons are slow to draw and heavy to send
+PAGE = 240  # tokens of the panel at a time: thousands of buttons are slow to draw and heavy to send
 CELLS = 64  # at most, along one side of a map: more would be neither seen nor quick to send
 TINTED = 0.005  # a share below this has no visible tint, so it is not sent
 End = tuple[float, str, str]
@@ -92,6 +92,13 @@ def per_token(data: Mapping[str, Any]) -> np.ndarray:
     return received(matrix)[np.clip(block, 0, positions.size - 1)]
 
 
+def blocks(scores: np.ndarray, positions: Any, cells: int = CELLS) -> tuple[np.ndarray, np.ndarray]:
+    """The scores in at most ``cells`` blocks, each with its largest, and the first position of each; scores, positions: (m,)."""
+    at = floats(positions)
+    starts = np.arange(0, at.size, max(1, math.ceil(at.size / cells)))
+    return np.maximum.reduceat(scores, starts), at[starts]
+
+
 def panel(data: Mapping[str, Any], params: Any) -> Panel:
     """The text itself: click a word to choose it; the tint is the attention it receives, a line through it says isolated."""
     tokens, scores = data["tokens"], per_token(data)
@@ -123,8 +130,8 @@ def panel(data: Mapping[str, Any], params: Any) -> Panel:
 def page_start(target: int | None) -> int:
     """The first token of the page of the panel on which ``target`` stands.
 
-    >>> page_start(9), page_start(320), page_start(1999)
-    (0, 320, 1920)
+    >>> page_start(9), page_start(240), page_start(1999)
+    (0, 240, 1920)
     """
     return PAGE * ((target or 0) // PAGE)
 

@@ -11,7 +11,7 @@ import numpy as np
 from app.pages._attention_map import attention_map
 from app.pages._headwise_norm import block_experiment, pretraining, pretraining_layers
 from app.pages._residual_stream import dominance, effective_rank, norms, profile, spread
-from app.pages._sink_tokens import FIRST, OTHERS, TARGET, End, before_after, changed, coarse, finite, name, page_start, panel, received, tag, whole
+from app.pages._sink_tokens import FIRST, OTHERS, TARGET, End, before_after, blocks, changed, finite, name, page_start, panel, received, tag, whole
 from app.pages._split_conformal import floats
 from app.pages._super_neurons import down_column, neurons, sweep
 from app.plotting import Changes, Figure, Trace, View, alpha, axis, bars, end_labels, key_row, label, layout, line, rule
@@ -109,10 +109,10 @@ def _sink(data: Mapping[str, Any], metrics: Mapping[str, Any], params: Any) -> F
     threshold = params.onset_threshold
     notes = end_labels(ends, (0, top), plot_px) if ends else []
     notes.append(label(layer, CURVES[1], f"layer {layer}", "$ink", anchor="center", yref="paper", yanchor="bottom"))
-    notes.append(label(0, threshold, "onset threshold", "$muted", yanchor="bottom", shift=(-6, 0)))
+    notes.append(label(0, threshold, "onset", "$muted", yanchor="bottom", shift=(-6, 0)))
     notes += word_notes
     if words:
-        notes += key_row(("wide: before", "$muted"), ("narrow: after", TARGET), ("click a word\u2019s column to choose it", "$muted"))
+        notes += key_row(("wide: before", "$muted"), ("narrow: after", TARGET))
     shapes = [
         rule(layer, "layer", "$ink", dash="solid", width=3, y1=CURVES[1], editable=True),
         {"type": "line", "name": "threshold", "x0": 0, "x1": 1, "xref": "x domain", "y0": threshold, "y1": threshold, "line": _hairline(), "editable": False},
@@ -123,7 +123,7 @@ def _sink(data: Mapping[str, Any], metrics: Mapping[str, Any], params: Any) -> F
         axis("attention received", "share", domain=CURVES, range=[0, top], tickformat=".0%", nticks=5),
         right=128,
         top=TOP,
-        xaxis2=axis("word", "position in the text", range=[-0.9, length - 0.1], showgrid=False, anchor="y2", nticks=9),
+        xaxis2=axis("word", "position; click a column to choose it", range=[-0.9, length - 0.1], showgrid=False, anchor="y2", nticks=9),
         yaxis2=axis(f"at layer {layer}", "share", domain=WORDS, range=[0, top * 1.12], tickformat=".0%", nticks=3),
         barmode="overlay",
         bargap=0,
@@ -164,13 +164,12 @@ def _words(data: Mapping[str, Any]) -> tuple[list[Trace], list[dict[str, Any]]]:
     found, tokens = data.get("map"), data["tokens"]
     if not found:
         return [], []
-    before, at = coarse(found["before"], found["positions"])
+    old, at = blocks(received(floats(found["before"])), found["positions"])
     wide = float(np.diff(at).min(initial=len(tokens["text"]))) if at.size > 1 else 1.0
     centre = at + (wide - 1) / 2
-    old = received(before)
     on_second: dict[str, Any] = {"xaxis": "x2", "yaxis": "y2"}
     traces = [bars(centre, old, "before", alpha(FIRST, 0.28), width=0.92 * wide, hover="skip", **on_second)]
-    new = received(coarse(found["after"], found["positions"])[0]) if "after" in found else old
+    new = blocks(received(floats(found["after"])), found["positions"])[0] if "after" in found else old
     watched = [int(np.searchsorted(at, i, side="right")) - 1 for i in changed(tokens)]
     if "after" in found:
         colours = [TARGET if i in watched else FIRST if i == 0 else OTHERS for i in range(at.size)]
