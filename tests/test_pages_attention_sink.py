@@ -239,6 +239,14 @@ def test_the_read_layer_is_a_line_to_drag() -> None:
     assert [(s["x0"], s["x1"]) for s in held] == [(20, 20)]
 
 
+def test_ablation_tells_what_becomes_of_the_first_word() -> None:
+    found = frame()
+    view = views_of(found, intervention="ablate")["sink"]
+    assert f"{found.data['sink']['first_after'][20]:.0%} once" in view.summary
+    assert [t["name"] for t in view.traces if "fill" in t] == ["first word"]
+    assert [t["name"] for t in views_of(found)["sink"].traces if "fill" in t] == ["\u201cw9\u201d"]
+
+
 def test_controls_are_dashed_greys() -> None:
     view = views_of(frame())["sink"]
     for _, _, words, colour in page.CONTROLS:

@@ -99,7 +99,7 @@ def _sink(data: Mapping[str, Any], metrics: Mapping[str, Any], params: Any) -> F
     tokens, curves = data["tokens"], data.get("sink", {})
     layer = int(data.get("layer", params.layer))
     words, word_notes = _words(data)
-    traces, ends = _curves(curves, tokens)
+    traces, ends = _curves(curves, tokens, "first" if params.intervention == "ablate" else "target")
     seen = finite([*traces, *words[:-1]])
     top = min(1.0, max(0.5, math.ceil(10.5 * float(seen.max(initial=0))) / 10))
     if words:
@@ -138,7 +138,8 @@ def _hairline() -> dict[str, Any]:
     return {"color": "$muted", "width": 1, "dash": "dot"}
 
 
-def _curves(curves: Mapping[str, Any], tokens: Mapping[str, Any]) -> tuple[list[Trace], list[End]]:
+def _curves(curves: Mapping[str, Any], tokens: Mapping[str, Any], asked: str) -> tuple[list[Trace], list[End]]:
+    """The controls, then both words before and after; ``asked`` names the word whose fate is the question."""
     traces: list[Trace] = []
     ends: list[End] = []
     if not curves:
@@ -152,7 +153,7 @@ def _curves(curves: Mapping[str, Any], tokens: Mapping[str, Any]) -> tuple[list[
         ends.append((float(values[np.isfinite(values)][-1]), words, colour))
     for who, words, colour in (("first", "first word", FIRST), ("target", tag(tokens, tokens.get("target")), TARGET)):
         drawn, places = before_after(curves, who, words, colour)
-        if who == "target" and f"{who}_after" in curves:  # the answer to the page's question: it stands out, and stays as a ghost
+        if who == asked and f"{who}_after" in curves:  # the answer: it stands out, and stays as a ghost
             drawn[-1] |= {"meta": {"ghost": True}, "fill": "tozeroy", "fillcolor": alpha(colour, 0.12), "line": {**drawn[-1]["line"], "width": 3.5}}
         traces += drawn
         ends += places
@@ -195,6 +196,19 @@ def _summary(data: Mapping[str, Any], metrics: Mapping[str, Any], params: Any) -
     who = f"{name(tokens, target)} (position {target})" if target is not None else "the chosen word"
     if first is None or new is None or old is None:
         return f"The layers are being read; the attention that {who} receives follows."
+    if params.intervention == "ablate":
+        rest = _at(data.get("sink", {}), "first_after", layer)
+        fallen = "" if rest is None else f", {rest:.0%} once the super neurons are silent"
+        return f"At layer {layer} the first word receives {first:.0%} of the attention of later words{fallen}."
     if params.intervention == "none":
         return f"At layer {layer} the first word receives {first:.0%} of the attention of later words, {who} {old:.1%}."
     return f"At layer {layer} {who} receives {new:.1%} of the attention of later words; untouched it receives {old:.1%}, and the first word {first:.0%}."
+
+
+def _at(curves: Mapping[str, Any], key: str, layer: int) -> float | None:
+    """The value of a curve at a layer; None where it is not known."""
+    values = floats(curves.get(key, []))
+    places = np.flatnonzero(floats(curves.get("layer", [])) == layer)
+    if not places.size or places[0] >= values.size or not np.isfinite(values[places[0]]):
+        return None
+    return float(values[places[0]])
