@@ -16,7 +16,7 @@ import pytest
 from app.export import to_plotly
 from app.pages import attention_sink as page
 from app.pages import load
-from app.pages._sink_tokens import coarse, page_start, per_token, received
+from app.pages._sink_tokens import coarse, newest, page_start
 from app.plotting import Changes, Figure, Panel, view_json
 from app.thumbnails import svg
 from backends.contract import Frame
@@ -59,6 +59,7 @@ def frame(length: int = 64, target: int | None = 9, cells: int | None = None, la
         "layer": 20,
         "head": None,
         "map": {"before": attention(size, (0,), rng), "after": attention(size, (0, place), rng), "positions": positions},
+        "received": {"before": np.where(depth == 0, 0.6, 0.007), "after": np.where((depth == 0) | (depth == target), 0.3, 0.006)},
         "sink": {
             "layer": at,
             "first_before": 0.6 * late * noise(layers),
@@ -90,6 +91,8 @@ def frame(length: int = 64, target: int | None = 9, cells: int | None = None, la
             "kurtosis": 544.0,
         },
         "sweep": {
+            "layer": 5,
+            "position": 9,
             "strength": np.array([1.0, 2, 5, 10, 15, 20, 25, 30]),
             **{f"{n}_mean": top * np.linspace(0, 1, 8) for n, top in (("variance", 0.14), ("norm_only", 0.003))},
             **{f"{n}_dots": rng.uniform(0, top, (8, PASSAGES)) for n, top in (("variance", 0.5), ("norm_only", 0.005))},
@@ -108,8 +111,7 @@ def frame(length: int = 64, target: int | None = 9, cells: int | None = None, la
         },
         "notes": [],
     }
-    metrics = {"sink_first": 0.61, "sink_target_before": 0.007, "sink_target_after": 0.3}
-    return Frame(1.0, "done", metrics, {k: v for k, v in (data | changes).items() if v is not None})
+    return Frame(1.0, "done", {}, {k: v for k, v in (data | changes).items() if v is not None})
 
 
 def views_of(found: Frame, **changes: Any) -> dict[str, Any]:
@@ -151,11 +153,17 @@ def test_pictures_wait_for_their_data() -> None:
     assert [v.name for v in page.views(Frame(0.1, "text", {}, {"tokens": tokens}), settings())] == ["sink", "tokens"]
 
 
-@pytest.mark.parametrize("gone", ["map", "sink", "norm", "dominance", "profile", "variance", "neurons", "sweep", "rank", "headnorm", "pretraining"])
+@pytest.mark.parametrize("gone", ["map", "received", "sink", "norm", "dominance", "profile", "variance", "neurons", "sweep", "rank", "headnorm", "pretraining"])
 def test_each_part_may_be_absent(gone: str) -> None:
     without: dict[str, Any] = {gone: None}
     names = list(views_of(frame(**without)))
-    drawn_of = {"sink": set(), "variance": {"spread"}, "neurons": {"neurons", "down_column"}, "pretraining": {"pretraining", "pretraining_layers"}}
+    drawn_of = {
+        "sink": set(),
+        "received": set(),
+        "variance": {"spread"},
+        "neurons": {"neurons", "down_column"},
+        "pretraining": {"pretraining", "pretraining_layers"},
+    }
     assert names[0] == "sink"
     assert set(VIEWS) - set(names) == drawn_of.get(gone, {gone})
 
@@ -177,7 +185,9 @@ def test_without_intervention_there_is_one_map_and_one_curve_a_word() -> None:
     full = frame().data
     groups = ("sink", "norm", "dominance", "rank", "profile", "variance")
     before: dict[str, Any] = {g: {k: v for k, v in full[g].items() if not k.endswith("_after")} for g in groups}
-    found = frame(map={k: v for k, v in full["map"].items() if k != "after"}, **before)
+    for group in ("map", "received"):
+        before[group] = {k: v for k, v in full[group].items() if k != "after"}
+    found = frame(**before)
     made = views_of(found, intervention="none")
     assert not any("before" in t["name"] for t in made["norm"].traces)
     assert sum(t["type"] == "heatmap" for t in made["map"].traces) == 1
@@ -188,12 +198,6 @@ def test_a_stored_frame_draws_the_same_pictures() -> None:
     found = frame()
     stored = Frame.from_json(orjson.loads(orjson.dumps(found.to_json())))
     assert [(v.title, v.summary) for v in page.views(stored, settings())] == [(v.title, v.summary) for v in page.views(found, settings())]
-
-
-def test_a_sink_score_is_the_mean_over_later_queries() -> None:
-    matrix = attention(12, (0,), np.random.default_rng(1))
-    assert received(matrix)[3] == pytest.approx(matrix[4:, 3].mean())
-    assert received(matrix)[-1] == 0
 
 
 def test_a_coarse_map_keeps_a_narrow_column() -> None:
@@ -229,7 +233,7 @@ def test_every_token_of_a_long_text_can_be_chosen() -> None:
     assert page.on_event("tokens", {"type": "click", "index": 5}, {"target": 1500}) == Changes({"target": start + 5}, True)
     columns = trace(views_of(found)["sink"], "words")["x"]
     assert {page_start(int(x)) for x in columns} == {page_start(i) for i in range(2000)}, "a column leads to each page"
-    assert per_token(found.data).shape == (2000,)
+    assert newest(found.data).shape == (2000,)
 
 
 def test_the_read_layer_is_a_line_to_drag() -> None:

@@ -165,9 +165,8 @@ def spread(data: Mapping[str, Any]) -> Figure | None:
 
 def _kept(size: int, positions: np.ndarray, watched: list[int]) -> np.ndarray:
     """Places evenly spaced on a log axis, and each watched position with its neighbours."""
-    even = np.geomspace(1, size, SHOWN).round().astype(int) - 1
-    near = np.searchsorted(positions, [i + step for i in watched for step in (-1, 0, 1)])
-    return np.unique(np.concatenate([even, near[near < size]]).astype(int))
+    wanted = np.concatenate([np.geomspace(1, positions[-1] + 1, SHOWN) - 1, [i + step for i in watched for step in (-1, 0, 1)]])
+    return np.unique(np.searchsorted(positions, wanted.round()).clip(max=size - 1))
 
 
 def _marked(data: Mapping[str, Any], found: Mapping[str, Any], traces: list[Trace]) -> list[dict[str, Any]]:

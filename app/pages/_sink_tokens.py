@@ -67,41 +67,26 @@ def coarse(matrix: Any, positions: Any, cells: int = CELLS) -> tuple[np.ndarray,
     return np.maximum.reduceat(np.maximum.reduceat(np.nan_to_num(full), starts, axis=0), starts, axis=1), at[starts]
 
 
-def received(attention: np.ndarray) -> np.ndarray:
-    """The sink score of each key: its mean attention over the queries after it.
+def blocks(scores: Any, cells: int = CELLS) -> tuple[np.ndarray, np.ndarray]:
+    """The scores in at most ``cells`` blocks, each with its largest, and the first position of each; scores: (T,).
 
-    attention: (m, m), row = query. The last key has no later query and gets 0.
-
-    >>> received(np.array([[1.0, 0.0], [0.25, 0.75]])).tolist()
-    [0.25, 0.0]
+    >>> [part.tolist() for part in blocks([0.1, 0.9, 0.2], 2)]
+    [[0.9, 0.2], [0, 2]]
     """
-    later = np.tril(np.nan_to_num(attention), -1)
-    return later.sum(0) / np.maximum(1, np.arange(attention.shape[0])[::-1])
+    full = floats(scores)
+    starts = np.arange(0, full.size, max(1, math.ceil(full.size / cells)))
+    return np.maximum.reduceat(full, starts), starts
 
 
-def per_token(data: Mapping[str, Any]) -> np.ndarray:
-    """The sink score of every token at the read layer, (T,): after the intervention where it is known; empty before the first map.
-
-    A text that is drawn in blocks gives each token the score of its block.
-    """
-    found = data.get("map")
-    if not found:
-        return np.array([])
-    matrix, positions = floats(found.get("after", found["before"])), floats(found["positions"])
-    block = np.searchsorted(positions, np.arange(len(data["tokens"]["text"])), side="right") - 1
-    return received(matrix)[np.clip(block, 0, positions.size - 1)]
-
-
-def blocks(scores: np.ndarray, positions: Any, cells: int = CELLS) -> tuple[np.ndarray, np.ndarray]:
-    """The scores in at most ``cells`` blocks, each with its largest, and the first position of each; scores, positions: (m,)."""
-    at = floats(positions)
-    starts = np.arange(0, at.size, max(1, math.ceil(at.size / cells)))
-    return np.maximum.reduceat(scores, starts), at[starts]
+def newest(data: Mapping[str, Any]) -> np.ndarray:
+    """The sink score of every token at the read layer, (T,): after the change where there is one; empty before that layer is reached."""
+    found = data.get("received", {})
+    return floats(found.get("after", found.get("before", [])))
 
 
 def panel(data: Mapping[str, Any], params: Any) -> Panel:
     """The text itself: click a word to choose it; the tint is the attention it receives, a line through it says isolated."""
-    tokens, scores = data["tokens"], per_token(data)
+    tokens, scores = data["tokens"], newest(data)
     watched, struck = changed(tokens), isolated(tokens, params)
     chips: list[dict[str, Any]] = []
     start, length = page_start(tokens.get("target")), len(tokens["text"])

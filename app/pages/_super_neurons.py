@@ -116,5 +116,6 @@ def sweep(data: Mapping[str, Any], params: Any) -> Figure | None:
     passages = floats(found["variance_dots"]).reshape(strength.size, -1).shape[1]
     mean = floats(found["variance_mean"])
     grown = f" from {mean[0]:.1%} to {mean[-1]:.1%}" if np.isfinite(mean[[0, -1]]).all() else ""
-    text = f"Over {passages} passages more variance raises the mean{grown}; a longer vector alone is the control. Single passages (dots) vary widely."
+    raised = f"At layer {found['layer']}, over {passages} passages, more variance raises the mean{grown}"
+    text = f"{raised}; a longer vector alone is the control. Single passages (dots) vary widely."
     return Figure("sweep", "The detector reads a direction, not a length", traces, plot, text, "wide", height=HEIGHT)

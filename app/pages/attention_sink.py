@@ -11,7 +11,7 @@ import numpy as np
 from app.pages._attention_map import attention_map
 from app.pages._headwise_norm import block_experiment, pretraining, pretraining_layers
 from app.pages._residual_stream import dominance, effective_rank, norms, profile, spread
-from app.pages._sink_tokens import FIRST, OTHERS, TARGET, End, before_after, blocks, changed, finite, name, page_start, panel, received, tag, whole
+from app.pages._sink_tokens import FIRST, OTHERS, TARGET, End, before_after, blocks, changed, finite, name, page_start, panel, tag, whole
 from app.pages._split_conformal import floats
 from app.pages._super_neurons import down_column, neurons, sweep
 from app.plotting import Changes, Figure, Trace, View, alpha, axis, bars, end_labels, key_row, label, layout, line, rule
@@ -37,11 +37,11 @@ TITLES = {
 
 def views(frame: Frame, params: Any) -> list[View]:
     """What can be drawn of this frame, the main picture first; a picture waits until its data is there."""
-    data, metrics = frame.data, frame.metrics
+    data = frame.data
     if "tokens" not in data:
         return []
     made: list[View | None] = [
-        _sink(data, metrics, params),
+        _sink(data, params),
         panel(data, params),
         attention_map(data),
         norms(data),
@@ -94,7 +94,7 @@ def _dragged_to(event: Mapping[str, Any], layer: Any) -> Any:
 # ---------------------------------------------------------------------------------------------------- the main picture
 
 
-def _sink(data: Mapping[str, Any], metrics: Mapping[str, Any], params: Any) -> Figure:
+def _sink(data: Mapping[str, Any], params: Any) -> Figure:
     """Above, what each word receives at the read layer; below, the first and the chosen word over the layers."""
     tokens, curves = data["tokens"], data.get("sink", {})
     layer = int(data.get("layer", params.layer))
@@ -131,7 +131,7 @@ def _sink(data: Mapping[str, Any], metrics: Mapping[str, Any], params: Any) -> F
         shapes=shapes,
         meta={"editable": True},
     )
-    return Figure("sink", TITLES[params.intervention], [*traces, *words], plot, _summary(data, metrics, params), "main", height=HEIGHT)
+    return Figure("sink", TITLES[params.intervention], [*traces, *words], plot, _summary(data, params), "main", height=HEIGHT)
 
 
 def _hairline() -> dict[str, Any]:
@@ -162,15 +162,15 @@ def _curves(curves: Mapping[str, Any], tokens: Mapping[str, Any], asked: str) ->
 
 def _words(data: Mapping[str, Any]) -> tuple[list[Trace], list[dict[str, Any]]]:
     """Bars for each word (or stretch of words), and last an invisible column over each that takes the click."""
-    found, tokens = data.get("map"), data["tokens"]
+    found, tokens = data.get("received"), data["tokens"]
     if not found:
         return [], []
-    old, at = blocks(received(floats(found["before"])), found["positions"])
-    wide = float(np.diff(at).min(initial=len(tokens["text"]))) if at.size > 1 else 1.0
+    old, at = blocks(found["before"])
+    wide = int(at[1]) if at.size > 1 else 1
     centre = at + (wide - 1) / 2
     on_second: dict[str, Any] = {"xaxis": "x2", "yaxis": "y2"}
     traces = [bars(centre, old, "before", alpha(FIRST, 0.28), width=0.92 * wide, hover="skip", **on_second)]
-    new = blocks(received(floats(found["after"])), found["positions"])[0] if "after" in found else old
+    new = blocks(found["after"])[0] if "after" in found else old
     watched = [int(np.searchsorted(at, i, side="right")) - 1 for i in changed(tokens)]
     if "after" in found:
         colours = [TARGET if i in watched else FIRST if i == 0 else OTHERS for i in range(at.size)]
@@ -189,20 +189,20 @@ def _word_label(tokens: Mapping[str, Any], x: float, y: float, position: int, co
     return label(x, y, f"<b>{tag(tokens, position)}</b>", colour, anchor=anchor, xref="x2", yref="y2", yanchor="bottom")
 
 
-def _summary(data: Mapping[str, Any], metrics: Mapping[str, Any], params: Any) -> str:
+def _summary(data: Mapping[str, Any], params: Any) -> str:
     tokens, layer = data["tokens"], int(data.get("layer", params.layer))
     target = tokens.get("target")
-    first, old, new = (metrics.get(key) for key in ("sink_first", "sink_target_before", "sink_target_after"))
-    who = f"{name(tokens, target)} (position {target})" if target is not None else "the chosen word"
-    if first is None or new is None or old is None:
-        return f"The layers are being read; the attention that {who} receives follows."
-    if params.intervention == "ablate":
-        rest = _at(data.get("sink", {}), "first_after", layer)
-        fallen = "" if rest is None else f", {rest:.0%} once the super neurons are silent"
-        return f"At layer {layer} the first word receives {first:.0%} of the attention of later words{fallen}."
-    if params.intervention == "none":
-        return f"At layer {layer} the first word receives {first:.0%} of the attention of later words, {who} {old:.1%}."
-    return f"At layer {layer} {who} receives {new:.1%} of the attention of later words; untouched it receives {old:.1%}, and the first word {first:.0%}."
+    curves = data.get("sink", {})
+    first, rest, old, new = (_at(curves, key, layer) for key in ("first_before", "first_after", "target_before", "target_after"))
+    who = f"{name(tokens, target)} (position {target})"
+    if first is None or old is None:
+        return f"The layers are being read one by one; what {who} receives at layer {layer} follows."
+    of = "of the attention of later words"
+    if params.intervention == "ablate" and rest is not None:
+        return f"At layer {layer} the first word receives {first:.0%} {of}, {rest:.0%} once the super neurons are silent."
+    if new is None:
+        return f"At layer {layer} the first word receives {first:.0%} {of}, {who} {old:.1%}."
+    return f"At layer {layer} {who} receives {new:.1%} {of}; untouched it receives {old:.1%}, and the first word {first:.0%}."
 
 
 def _at(curves: Mapping[str, Any], key: str, layer: int) -> float | None:
