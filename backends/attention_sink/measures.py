@@ -20,7 +20,7 @@ _TINY = np.finfo(np.float64).eps
 
 
 def _tensor(values: Any, field: str, least_dimensions: int) -> torch.Tensor:
-    found = torch.as_tensor(values)
+    found = torch.as_tensor(values).detach()
     found = found.double() if found.dtype == torch.float64 else found.float()
     if found.ndim < least_dimensions or found.numel() == 0:
         raise InputError(field, f"its shape {tuple(found.shape)} does not fit", f"give at least one number in {least_dimensions} or more dimensions")

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.stats import kurtosis
 
 from backends.attention_sink.architecture import Architecture
-from backends.attention_sink.trace import Trace
+from backends.attention_sink.tracing import Trace
 
 Array = np.ndarray
 

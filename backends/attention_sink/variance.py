@@ -11,7 +11,7 @@ import torch
 
 from backends.attention_sink.architecture import private_view
 from backends.attention_sink.interventions import Change, Stretch, scaling
-from backends.attention_sink.trace import Run, Trace, forward
+from backends.attention_sink.tracing import Run, Watch, forward
 from backends.contract import InputError
 
 Array = np.ndarray
@@ -94,9 +94,6 @@ def _read_layer(model: Any, layers: Sequence[int]) -> int:
 
 
 def _scores(model: Any, texts: Array, position: int, change: Stretch, read: int, check: Callable[[], None]) -> Array:
-    def on_layer(_number: int, _traces: list[Trace]) -> None:
-        check()
-
     runs = [Run(Change(stretch=change), pictures=False)] * len(texts)
-    traces = forward(model, texts, runs, (position,), on_layer, last_layer=read)
+    traces = forward(model, texts, runs, Watch((position,), read, check=check))
     return np.array([t.sink_after(position, position)[read] for t in traces])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -125,6 +125,22 @@ class Run:
     pictures: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """What is followed in a pass. positions: whose vectors are kept. last_layer: where the pass may end, the end of the model without one.
+
+    on_layer(number, traces so far): called after each layer. check: called several times a layer. Both may raise to end the pass.
+    """
+
+    positions: tuple[int, ...] = (0,)
+    last_layer: int | None = None
+    on_layer: Callable[[int, list[Trace]], None] = lambda *_: None
+    check: Callable[[], None] = lambda: None
+
+
+FIRST_TOKEN = Watch()
+
+
 class _Enough(Exception):
     """Ends a forward pass after the last layer that is asked for."""
 
@@ -132,14 +148,13 @@ class _Enough(Exception):
 class Recorder:
     """Hooks on a private view that apply each run's change and keep what is read.
 
-    on_layer(number, traces so far) is called after each layer in the computing thread and may raise to end the pass.
+    ``watch.on_layer(number, traces so far)`` and ``watch.check()`` are called in the computing thread and may raise to end the pass.
     """
 
-    def __init__(self, parts: Architecture, token_ids: Array, runs: Sequence[Run], watched: Sequence[int]) -> None:
-        self.parts, self.token_ids, self.runs, self.watched = parts, token_ids, tuple(runs), tuple(watched)
+    def __init__(self, parts: Architecture, token_ids: Array, runs: Sequence[Run], watch: Watch) -> None:
+        self.parts, self.token_ids, self.runs, self.watch = parts, token_ids, tuple(runs), watch
+        self.watched = list(watch.positions)
         self.layers: list[list[LayerTrace]] = [[] for _ in runs]
-        self.on_layer: Callable[[int, list[Trace]], None] = lambda *_: None
-        self.last_layer = len(parts.layers) - 1
         self._open: list[dict[str, Any]] = []
         self._hooks = [hook for number, layer in enumerate(parts.layers) for hook in self._hook(number, layer)]
 
@@ -160,30 +175,32 @@ class Recorder:
 
     def traces(self) -> list[Trace]:
         """What is known so far, one trace a run."""
-        return [Trace(ids, self.watched, tuple(layers), notes=self.parts.notes) for ids, layers in zip(self.token_ids, self.layers, strict=True)]
+        return [Trace(ids, self.watch.positions, tuple(layers), notes=self.parts.notes) for ids, layers in zip(self.token_ids, self.layers, strict=True)]
 
     def _keep(self, name: str, vectors: torch.Tensor) -> None:
         """The watched positions of each run."""
-        for kept, row in zip(self._open, vectors[:, list(self.watched)], strict=True):
+        for kept, row in zip(self._open, vectors[:, self.watched], strict=True):
             kept[name] = row.float().cpu().numpy()
 
     def _entering(self, h: torch.Tensor) -> None:
         self._open = [{} for _ in self.runs]
         self._keep("hidden", h)
         for run, kept, row in zip(self.runs, self._open, h.float(), strict=True):
+            self.watch.check()
             kept["norm"] = row.norm(dim=-1).cpu().numpy()
             kept["dominance"] = dominance_ratio(row)
             kept["top_channel"] = row.abs().argmax(-1).int().cpu().numpy()
             kept["effective_rank"] = effective_rank(row) if run.pictures else None
 
     def _values(self, number: int, o: torch.Tensor) -> tuple[torch.Tensor] | None:
+        self.watch.check()
         changed = None
         for index, run in enumerate(self.runs):
             stretch = run.change.stretch
             if stretch is None or number not in stretch.centres:
                 continue
             changed = o.clone() if changed is None else changed
-            centre = torch.as_tensor(stretch.centres[number], dtype=o.dtype, device=o.device)
+            centre = torch.tensor(stretch.centres[number], dtype=o.dtype, device=o.device)
             changed[index, stretch.position] = centre + stretch.strength * (o[index, stretch.position] - centre)
         for kept, row in zip(self._open, o if changed is None else changed, strict=True):
             kept["value_spread"] = spread_over_width(row)
@@ -194,15 +211,17 @@ class Recorder:
         if weights is None:
             raise InputError("model", f"the attention of layer {number} returns no weights", "use a model with eager attention")
         for run, kept, row, heads in zip(self.runs, self._open, output, weights, strict=True):
+            self.watch.check()
             kept["output_spread"] = spread_over_width(row)
             mean = heads.float().mean(0)
-            kept["received"] = mean[:, list(self.watched)].cpu().numpy()
+            kept["received"] = mean[:, self.watched].cpu().numpy()
             later = torch.arange(len(mean) - 1, -1, -1, device=mean.device).clamp(min=1)
             kept["sink"] = (mean.tril(-1).sum(0) / later).cpu().numpy()
             kept["map"] = _reduced(mean[None])[0] if run.pictures else None
             kept["head_maps"] = _reduced(heads.float()).astype(np.float16) if run.pictures else None
 
     def _activation(self, number: int, values: torch.Tensor) -> tuple[torch.Tensor] | None:
+        self.watch.check()
         self._keep("activation", values)
         changed = None
         for index, run in enumerate(self.runs):
@@ -215,8 +234,8 @@ class Recorder:
     def _leaving(self, number: int) -> None:
         for layers, kept in zip(self.layers, self._open, strict=True):
             layers.append(LayerTrace(**kept))
-        self.on_layer(number, self.traces())
-        if number == self.last_layer and number + 1 < len(self.parts.layers):
+        self.watch.on_layer(number, self.traces())
+        if number == self.watch.last_layer and number + 1 < len(self.parts.layers):
             raise _Enough
 
 
@@ -227,29 +246,19 @@ def _reduced(heads: torch.Tensor) -> Array:
     return np.asarray(pooled.cpu().numpy())
 
 
-def forward(
-    model: Any,
-    token_ids: Array,
-    runs: Sequence[Run],
-    watched: Sequence[int] = (0,),
-    on_layer: Callable[[int, list[Trace]], None] = lambda *_: None,
-    last_layer: int | None = None,
-) -> list[Trace]:
-    """Traces of several runs in one batch. token_ids: (T,) of one text for all runs, or (runs, T). last_layer: where the pass may end.
+def forward(model: Any, token_ids: Array, runs: Sequence[Run], watch: Watch = FIRST_TOKEN) -> list[Trace]:
+    """Traces of several runs in one batch. token_ids: (T,) of one text for all runs, or (runs, T).
 
-    ``on_layer(number, traces so far)`` is called after each layer and may raise to end the pass. Raises InputError for ids outside the
-    vocabulary, positions and neurons that are not there, and models that are not supported.
+    Raises InputError for ids outside the vocabulary, positions and neurons that are not there, and models that are not supported.
     """
     parts = private_view(model)
     ids = np.atleast_2d(np.asarray(token_ids, np.int64))
     ids = np.repeat(ids, len(runs), axis=0) if len(ids) == 1 else ids
     dtype = parts.model.get_input_embeddings().weight.dtype
     masks = torch.cat([_mask(ids.shape[1], run.change.isolate) for run in runs]).clamp(min=torch.finfo(dtype).min).to(parts.device, dtype)
-    _check(parts, ids, runs, watched)
+    _check(parts, ids, runs, watch.positions)
     given = torch.as_tensor(ids, device=parts.device)
-    recorder = Recorder(parts, ids, runs, watched)
-    recorder.on_layer = on_layer
-    recorder.last_layer = len(parts.layers) - 1 if last_layer is None else last_layer
+    recorder = Recorder(parts, ids, runs, watch)
     with torch.inference_mode():
         try:
             final = parts.base(input_ids=given, attention_mask=masks, use_cache=False).last_hidden_state
@@ -257,12 +266,8 @@ def forward(
             return recorder.traces()
         finally:
             recorder.close()
-        whole = recorder.traces()
-        losses = []
-        for row, tokens in zip(final, given, strict=True):
-            on_layer(recorder.last_layer, whole)
-            losses.append(nll(row, parts.head, tokens, lambda: on_layer(recorder.last_layer, whole)))
-    return [Trace(t.token_ids, t.watched, t.layers, loss, t.notes) for t, loss in zip(whole, losses, strict=True)]
+        losses = [nll(row, parts.head, tokens, watch.check) for row, tokens in zip(final, given, strict=True)]
+    return [replace(trace, nll=loss) for trace, loss in zip(recorder.traces(), losses, strict=True)]
 
 
 def _mask(length: int, positions: tuple[int, ...]) -> torch.Tensor:
@@ -306,4 +311,4 @@ def trace(model: Any, token_ids: Sequence[int], isolate: Sequence[int] = (), abl
     isolated = tuple(int(p) for p in isolate)
     watched = tuple(dict.fromkeys((0, *isolated, *(int(p) for p in watch))))
     change = Change(isolate=isolated, ablate=_neurons(ablate))
-    return forward(model, ids, [Run(change)], watched)[0]
+    return forward(model, ids, [Run(change)], Watch(watched))[0]
