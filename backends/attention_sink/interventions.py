@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -38,7 +38,10 @@ class Change:
 
     isolate: tuple[int, ...] = ()
     ablate: tuple[Neuron, ...] = ()
-    stretch: Stretch | None = field(default=None)
+    stretch: Stretch | None = None
+
+
+UNCHANGED = Change()
 
 
 def isolate_mask(T: int, positions: Sequence[int] = ()) -> torch.Tensor:
@@ -55,7 +58,7 @@ def isolate_mask(T: int, positions: Sequence[int] = ()) -> torch.Tensor:
     chosen = sorted({int(p) for p in positions})
     if 0 in chosen:
         raise InputError("positions", "token 0 is already isolated: it sees only itself", f"choose positions from 1 to {max(T - 1, 1)}")
-    if chosen and not (0 < chosen[0] and chosen[-1] < T):
+    if chosen and not (chosen[0] > 0 and chosen[-1] < T):
         wrong = chosen[0] if chosen[0] < 0 else chosen[-1]
         raise InputError("positions", f"position {wrong} is not among {T} tokens", f"choose positions from 1 to {max(T - 1, 1)}")
     if len(chosen) > T / 2:

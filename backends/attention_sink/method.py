@@ -118,7 +118,7 @@ class _Run:
     def alone(self) -> list[Trace]:
         """Each isolated token as a text of one word, its layers read: token 0 of a text never differs from it."""
         ids = self.tokens.ids[list(self.isolated), None]
-        return forward(self.decoder.model, ids, [Run(pictures=False)] * len(ids), Watch(check=self.context.check))
+        return forward(self.decoder.model, ids, [Run(full=False)] * len(ids), Watch(check=self.context.check))
 
     def plan(self, found: SuperNeurons) -> dict[str, Run]:
         """The runs of the batch by name: before, after the change, and the controls."""
@@ -129,8 +129,8 @@ class _Run:
             plan["after"] = Run(change)
         if params.controls == "on" or (params.controls == "auto" and len(self.tokens.ids) <= CONTROLS_LIMIT):
             drawn = random_neurons(self.parts.neurons, found.layer, (found.first, found.second), ABLATED, rng)
-            plan["norm_only"] = Run(Change(stretch=self.scaled()), pictures=False)
-            plan["random_neurons"] = Run(Change(ablate=drawn), pictures=False)
+            plan["norm_only"] = Run(Change(stretch=self.scaled()), full=False)
+            plan["random_neurons"] = Run(Change(ablate=drawn), full=False)
             numbers = " and ".join(str(n) for _, n in drawn)
             self.data["notes"] = [*self.data["notes"], f"controls: the word scaled by {params.strength:g}, and neurons {numbers} of layer {found.layer} silent"]
         elif params.controls == "auto":
@@ -239,7 +239,8 @@ class _Run:
     def summary(self) -> str:
         metrics, params = self.metrics, self.params
         word = self.tokens.text[params.target].strip() or "space"
-        text = f"layer {params.layer}: the first word receives {metrics['sink_first']:.1%} of later attention, \u201c{word}\u201d {metrics['sink_target_before']:.1%}"
+        text = f"layer {params.layer}: the first word receives {metrics['sink_first']:.1%} of later attention"
+        text += f", \u201c{word}\u201d {metrics['sink_target_before']:.1%}"
         text += "; nothing was changed, so nothing stands after it" if metrics["sink_target_after"] is None else f", changed {metrics['sink_target_after']:.1%}"
         text += "" if metrics["onset_layer"] is not None else f"; no layer passes the threshold of {params.onset_threshold:g}"
         return " ".join(text.split())

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from backends.attention_sink.architecture import Architecture, private_view
-from backends.attention_sink.interventions import Change, Neuron, isolate_mask
+from backends.attention_sink.interventions import UNCHANGED, Change, Neuron, isolate_mask
 from backends.attention_sink.measures import dominance_ratio, effective_rank, nll, spread_over_width
 from backends.contract import InputError
 
@@ -50,7 +50,7 @@ class LayerTrace:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """A run's layers. token_ids: (T,); watched: the W positions whose vectors are kept; nll: (T - 1,) nats, None until the last layer."""
+    """A run's layers. token_ids: (T,); watched: the W positions whose vectors are kept; nll: (T - 1,) nats, None before the end and for a control."""
 
     token_ids: Array
     watched: tuple[int, ...]
@@ -119,10 +119,10 @@ def map_block(length: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One row of a batch. pictures: also keep maps and effective rank."""
+    """One row of a batch. full: also keep maps, effective rank and loss; a control needs none of them."""
 
-    change: Change = Change()
-    pictures: bool = True
+    change: Change = UNCHANGED
+    full: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +141,8 @@ class Watch:
 FIRST_TOKEN = Watch()
 
 
-class _Enough(Exception):
-    """Ends a forward pass after the last layer that is asked for."""
+class PassEnded(BaseException):
+    """Ends a forward pass after the last layer that is asked for; no library's ``except Exception`` can swallow it."""
 
 
 class Recorder:
@@ -190,7 +190,7 @@ class Recorder:
             kept["norm"] = row.norm(dim=-1).cpu().numpy()
             kept["dominance"] = dominance_ratio(row)
             kept["top_channel"] = row.abs().argmax(-1).int().cpu().numpy()
-            kept["effective_rank"] = effective_rank(row) if run.pictures else None
+            kept["effective_rank"] = effective_rank(row) if run.full else None
 
     def _values(self, number: int, o: torch.Tensor) -> tuple[torch.Tensor] | None:
         self.watch.check()
@@ -217,8 +217,8 @@ class Recorder:
             kept["received"] = mean[:, self.watched].cpu().numpy()
             later = torch.arange(len(mean) - 1, -1, -1, device=mean.device).clamp(min=1)
             kept["sink"] = (mean.tril(-1).sum(0) / later).cpu().numpy()
-            kept["map"] = _reduced(mean[None])[0] if run.pictures else None
-            kept["head_maps"] = _reduced(heads.float()).astype(np.float16) if run.pictures else None
+            kept["map"] = _reduced(mean[None])[0] if run.full else None
+            kept["head_maps"] = _reduced(heads.float()).astype(np.float16) if run.full else None
 
     def _activation(self, number: int, values: torch.Tensor) -> tuple[torch.Tensor] | None:
         self.watch.check()
@@ -236,7 +236,7 @@ class Recorder:
             layers.append(LayerTrace(**kept))
         self.watch.on_layer(number, self.traces())
         if number == self.watch.last_layer and number + 1 < len(self.parts.layers):
-            raise _Enough
+            raise PassEnded
 
 
 def _reduced(heads: torch.Tensor) -> Array:
@@ -262,11 +262,11 @@ def forward(model: Any, token_ids: Array, runs: Sequence[Run], watch: Watch = FI
     with torch.inference_mode():
         try:
             final = parts.base(input_ids=given, attention_mask=masks, use_cache=False).last_hidden_state
-        except _Enough:
+        except PassEnded:
             return recorder.traces()
         finally:
             recorder.close()
-        losses = [nll(row, parts.head, tokens, watch.check) for row, tokens in zip(final, given, strict=True)]
+        losses = [nll(row, parts.head, tokens, watch.check) if run.full else None for run, row, tokens in zip(runs, final, given, strict=True)]
     return [replace(trace, nll=loss) for trace, loss in zip(recorder.traces(), losses, strict=True)]
 
 

@@ -11,7 +11,7 @@ import torch
 
 from backends.attention_sink.architecture import private_view
 from backends.attention_sink.interventions import Change, Stretch, scaling
-from backends.attention_sink.tracing import Run, Watch, forward
+from backends.attention_sink.tracing import PassEnded, Run, Watch, forward
 from backends.contract import InputError
 
 Array = np.ndarray
@@ -24,10 +24,6 @@ def spread_ids(vocabulary: int) -> Array:
     """Token ids spread evenly over the vocabulary, (16, 64), the same each time."""
     count = np.arange(SEQUENCES * LENGTH, dtype=np.int64)
     return (count * STRIDE % vocabulary).reshape(SEQUENCES, LENGTH)
-
-
-class _Enough(Exception):
-    """Ends the pass after the last layer whose values are asked for."""
 
 
 def value_centres(model: Any, layers: int, check: Callable[[], None] = lambda: None) -> dict[int, Array]:
@@ -45,7 +41,7 @@ def value_centres(model: Any, layers: int, check: Callable[[], None] = lambda: N
         mean = values.float().mean((0, 1)).reshape(parts.heads // parts.groups, -1)
         centres[number] = mean.repeat_interleave(parts.groups, 0).reshape(-1).cpu().numpy()
         if number + 1 == layers:
-            raise _Enough
+            raise PassEnded
 
     hooks = [
         layer.self_attn.v_proj.register_forward_hook(lambda _module, _args, out, number=number: keep(number, out))
@@ -54,7 +50,7 @@ def value_centres(model: Any, layers: int, check: Callable[[], None] = lambda: N
     try:
         with torch.inference_mode():
             parts.base(input_ids=torch.as_tensor(spread_ids(parts.vocabulary), device=parts.device), use_cache=False)
-    except _Enough:
+    except PassEnded:
         pass
     finally:
         for hook in hooks:
@@ -94,6 +90,6 @@ def _read_layer(model: Any, layers: Sequence[int]) -> int:
 
 
 def _scores(model: Any, texts: Array, position: int, change: Stretch, read: int, check: Callable[[], None]) -> Array:
-    runs = [Run(Change(stretch=change), pictures=False)] * len(texts)
+    runs = [Run(Change(stretch=change), full=False)] * len(texts)
     traces = forward(model, texts, runs, Watch((position,), read, check=check))
     return np.array([t.sink_after(position, position)[read] for t in traces])
