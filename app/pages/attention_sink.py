@@ -27,7 +27,7 @@ CONTROLS = (
     ("random_neurons", "first_random_neurons", "random neurons off", "$peer-2"),
 )
 TITLES = {
-    "none": "Nearly every word looks at the first one",
+    "none": "Untouched: which word receives the attention?",
     "isolate": "Switch off a word\u2019s view of the past: does it become a second sink?",
     "amplify": "Give a word the variance of a first word: does it become a sink?",
     "scale": "Make a word\u2019s vector longer, same direction: does it become a sink?",
