@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
+from backends.contract import Stopped
 from backends.runtime import memo, threads
 from backends.runtime.models import Models
 from backends.runtime.text_sampling import too_long
@@ -62,18 +63,19 @@ class Pool:
 
         def hear(chunk: Any) -> bool:
             answers.put(chunk)
-            return left.is_set()
+            return left.is_set() or _ending()
 
         def work() -> None:
             try:
                 engine.handle_completions(request, hear)
-                answers.put(None)
+                answers.put(Stopped() if _ending() else None)
             except BaseException as error:  # noqa: BLE001 - raised again in the asker's thread
                 answers.put(error)
             finally:
                 self._give_back(engine)
 
-        threading.Thread(target=work, name="llama.cpp", daemon=True).start()
+        # Not a daemon: Python would end it inside llama.cpp when the process ends, which aborts; so ``hear`` looks for the end.
+        threading.Thread(target=work, name="llama.cpp", daemon=False).start()
         try:
             yield _pieces(answers, max_new, check)
         finally:
@@ -100,6 +102,11 @@ class Pool:
         with self._free:
             self._idle.append(engine)
             self._free.notify()
+
+
+def _ending() -> bool:
+    """True while Python waits for the last threads of this process."""
+    return not threading.main_thread().is_alive()
 
 
 def _engine(path: Path) -> Any:

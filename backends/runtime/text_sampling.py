@@ -22,7 +22,7 @@ Engine = Literal["auto", "llama.cpp", "transformers"]
 Check = Callable[[], None]
 Emit = Callable[[int, str], None]
 
-PREFILL_TOKENS = 128  # of all prompts of a batch in one forward pass: about half a second on one core, between two looks at Stop
+PREFILL_TOKENS = 64  # of all prompts of a batch in one forward pass: about half a second on one core, between two looks at Stop
 
 
 @dataclass(frozen=True, slots=True)
