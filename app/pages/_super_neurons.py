@@ -52,8 +52,8 @@ def neurons(data: Mapping[str, Any]) -> Figure | None:
         top=34,
         annotations=notes,
     )
-    named = " and ".join(f"{int(n)} answers {strongest[int(n)]:,.0f}" for n in found["super"])
-    summary = f"Of the {gate.size} neurons of layer {found['layer']} {named}; half of all answer less than {np.median(strongest):.2g}."
+    named = " and ".join(f"number {int(n)} answers {strongest[int(n)]:,.0f}" for n in found["super"])
+    summary = f"Of the {gate.size} neurons of layer {found['layer']}, {named}; half of all answer less than {np.median(strongest):.2g}."
     return Figure("neurons", f"Super neurons of layer {found['layer']}", traces, plot, summary, height=HEIGHT)
 
 
