@@ -46,10 +46,10 @@ def reference(
     ``diagonal`` is False. gamma: (D) or (H, D), applies head-wise RMSNorm to the output. Raises ValueError for shapes that do not fit.
 
     >>> one = torch.ones(1, 1, 3, 2)
-    >>> reference(one, one, one).mass.round(decimals=4).tolist()
-    [[[1.8333, 0.8333, 0.3333]]]
-    >>> reference(one, one, one, isolate=[1]).mass.round(decimals=4).tolist()
-    [[[1.3333, 1.3333, 0.3333]]]
+    >>> (6 * reference(one, one, one).mass).round().tolist()
+    [[[11.0, 5.0, 2.0]]]
+    >>> (6 * reference(one, one, one, isolate=[1]).mass).round().tolist()
+    [[[8.0, 8.0, 2.0]]]
     """
     _check(q, k, v, isolate, gamma)
     length, repeats = q.shape[2], q.shape[1] // k.shape[1]

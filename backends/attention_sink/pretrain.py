@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 from safetensors.torch import save_file
-from torch.nn import functional as F
+from torch import nn
 
 from backends.attention_sink import measures, pretrain_data
 from backends.attention_sink.pretrain_model import ARMS, Arm, LayerTrace, Size, SmallDecoder
@@ -67,10 +67,10 @@ class Training:
         inputs, targets = pretrain_data.batch(ids, self.recipe.sequences, self.size.block, self.recipe.seed, at)
         for group in self.optimiser.param_groups:
             group["lr"] = self.recipe.rate(at)
-        loss = F.cross_entropy(self.model(inputs).flatten(0, 1), targets.flatten())
+        loss = nn.functional.cross_entropy(self.model(inputs).flatten(0, 1), targets.flatten())
         self.optimiser.zero_grad(set_to_none=True)
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.recipe.clip)
+        nn.utils.clip_grad_norm_(self.model.parameters(), self.recipe.clip)
         self.optimiser.step()
         self.losses.append(loss.item())
         self.seconds += time.perf_counter() - start
@@ -108,7 +108,7 @@ def measure(model: SmallDecoder, ids: np.ndarray, windows: int = MEASURED_WINDOW
     """
     inputs, targets = pretrain_data.validation_windows(ids, model.size.block, windows)
     trace: list[LayerTrace] = []
-    loss = F.cross_entropy(model(inputs, trace).flatten(0, 1), targets.flatten()).item()
+    loss = nn.functional.cross_entropy(model(inputs, trace).flatten(0, 1), targets.flatten()).item()
     found: dict[str, Any] = {"windows": len(inputs), "loss": loss, "sink": [], "rank": [], "dominance": [], "norm_first": [], "norm_others": [], "spread": []}
     for layer in trace:
         share = layer.attention / layer.attention.sum(-1, keepdim=True)

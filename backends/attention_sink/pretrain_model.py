@@ -8,7 +8,6 @@ from typing import Any, Literal, get_args
 
 import torch
 from torch import nn
-from torch.nn import functional as F
 
 from backends.attention_sink.headnorm import HeadwiseRMSNorm
 
@@ -76,7 +75,7 @@ class Layer(nn.Module):
         o = (attention @ v).transpose(1, 2).flatten(2)
         middle = h + self.o_proj(o if self.head_norm is None else self.head_norm(o))
         x = self.ffn_norm(middle)
-        out: torch.Tensor = middle + self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
+        out: torch.Tensor = middle + self.down_proj(nn.functional.silu(self.gate_proj(x)) * self.up_proj(x))
         if trace is not None:
             trace.append(LayerTrace(attention, o, h, out))
         return out
@@ -123,5 +122,5 @@ class SmallDecoder(nn.Module):
         h = self.embed(ids)
         for layer in self.layers:
             h = layer(h, self.cos[:length], self.sin[:length], self.future[:length, :length], trace)
-        logits: torch.Tensor = F.linear(self.norm(h), self.embed.weight)
+        logits: torch.Tensor = nn.functional.linear(self.norm(h), self.embed.weight)
         return logits

@@ -15,16 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import triton
-from triton.backends.compiler import GPUTarget
-from triton.compiler import ASTSource
 
 from kernels import attention_column_mass, headwise_rmsnorm
 
 TARGETS = (80, 90)
 STAGES = 3  # what a launch takes where it names none
 NAMES = {"float32": "*fp32", "bfloat16": "*bf16"}
-CUOBJDUMP = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +74,10 @@ def cases() -> Iterator[Case]:
 
 def compile_for(case: Case, capability: int) -> dict[str, Any]:
     """Registers and stack a thread, shared bytes a block, warps, and which matrix instruction the PTX holds."""
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
     order = case.kernel.arg_names
     signature = {name: case.types.get(name, "constexpr") for name in order}
     # The launcher of a real run sees that addresses are multiples of 16; without this the check would see other code than a GPU runs.
@@ -87,7 +87,8 @@ def compile_for(case: Case, capability: int) -> dict[str, Any]:
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(made.asm["cubin"])
         file.flush()
-        usage = subprocess.run([CUOBJDUMP, "-res-usage", file.name], capture_output=True, text=True, check=True).stdout
+        cuobjdump = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
+        usage = subprocess.run([cuobjdump, "-res-usage", file.name], capture_output=True, text=True, check=True).stdout
     found = re.search(r"REG:(\d+) STACK:(\d+)", usage)
     assert found, usage
     matrix = next((word for word in ("wgmma", "mma.sync") if word in made.asm["ptx"]), "none")
