@@ -385,8 +385,6 @@ METHOD = registry.get("attention-sink")
         ({"text": "two words", "target": 1}, "target", "2 tokens"),
         ({"target": 0}, "target", "already isolated"),
         ({"target": 63}, "target", "64 tokens"),
-        ({"layer": 30}, "layer", "30 layers"),
-        ({"head": 9}, "head", "9 heads"),
         ({"token_ids": [1, 2, 49152], "target": 1}, "token_ids", "49152"),
         ({"also_isolate": [64]}, "also_isolate", "position 64"),
         ({"token_ids": [5, 6, 7, 8, 9], "target": 2, "also_isolate": [1, 3]}, "also_isolate", "half"),
@@ -398,11 +396,18 @@ def test_run_refuses_in_words(decoder: language_model.Decoder, values: dict[str,
     assert caught.value.field == field
 
 
-@pytest.mark.parametrize(("field", "value"), [("strength", -1), ("strength", float("inf")), ("target", -1), ("amplify_layers", [1, 2]), ("also_isolate", [0])])
+@pytest.mark.parametrize(
+    ("field", "value"), [("strength", -1), ("strength", float("inf")), ("target", -1), ("amplify_layers", [1, 2]), ("also_isolate", [1, 2, 3, 4])]
+)
 def test_params_refuse_in_words(field: str, value: Any) -> None:
     with pytest.raises(InputError) as caught:
         validate(Params, {field: value})
     assert caught.value.field == field
+
+
+def test_fewer_positions_may_be_isolated_too() -> None:
+    assert validate(Params, {"also_isolate": [33]}).also_isolate == [33, 0, 0]
+    assert validate(Params, {"also_isolate": []}) == Params()
 
 
 def test_layers_may_be_given_as_papers_write_them() -> None:
@@ -487,6 +492,13 @@ def test_nothing_changed_means_no_after(decoder: language_model.Decoder) -> None
     assert last.metrics["sink_target_after"] is None
     assert "nothing was changed" in last.message
     assert "after" not in last.data["map"]
+
+
+def test_layer_and_head_beyond_the_model_are_its_last_ones(decoder: language_model.Decoder) -> None:
+    last = run(METHOD, cheap(METHOD, layer=99, head=99)).last
+    assert (last.data["layer"], last.data["head"]) == (29, 8)
+    assert "its last one, 29, is read" in last.message
+    assert last.metrics == run(METHOD, cheap(METHOD, layer=29, head=8)).last.metrics | {"seconds": last.metrics["seconds"]}
 
 
 def test_public_names() -> None:
