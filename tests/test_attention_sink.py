@@ -443,7 +443,9 @@ def test_frames_fill_in_layer_by_layer_with_controls_beside(table_run: Any) -> N
     assert last["map"]["before"].shape == last["map"]["after"].shape == (64, 64)
     assert last["sink"]["target_norm_only"][3:].max() < 0.05, "scaling made a sink"
     assert last["sink"]["first_random_neurons"] == pytest.approx(last["sink"]["first_before"], abs=0.02)
-    assert last["variance"]["width_after"][K] > 1.5 * last["variance"]["width_before"][K]
+    early = last["variance_early"]
+    assert early["layer"] == 1
+    assert early["width_after"][K] > 1.3 * early["width_before"][K]
 
 
 def test_cut_text_says_so(decoder: language_model.Decoder) -> None:

@@ -197,6 +197,9 @@ class _Run:
         params = self.params
         self.data |= picture.layers(traces, params.target, self.also)
         self.data["neurons"] = picture.neurons(found, traces["before"], params.target)
+        early = params.amplify_layers - 1  # before a sink has formed: later its own values are small, and the spread says nothing of its cause
+        if len(traces["before"].layers) > early:
+            self.data["variance_early"] = picture.spread(traces, early)
         if len(traces["before"].layers) > self.layer:
             self.data |= picture.at_layer(traces, params.target, self.layer, self.head)
 

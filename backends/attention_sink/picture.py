@@ -61,17 +61,18 @@ def at_layer(traces: Mapping[str, Trace], target: int, layer: int, head: int | N
         received[name] = found.sink
         profile[f"channel_value_{name}"] = np.abs(found.hidden[trace.place(target)])
         profile["top_channel"] = int(found.top_channel[target])
-    return {"map": chosen, "received": received, "profile": profile, "variance": _spread(pictured, layer)}
+    return {"map": chosen, "received": received, "profile": profile, "variance": spread(pictured, layer)}
 
 
-def _spread(pictured: Mapping[str, Trace], layer: int) -> Data:
+def spread(traces: Mapping[str, Trace], layer: int) -> Data:
     """The spread over the width before W_O (width) and after it (output), and sigma / sqrt(t + 1) from the first word's."""
+    pictured = {name: trace for name, trace in traces.items() if name not in CONTROLS}
     first = pictured["before"].layers[layer].value_spread
     kept = _thinned([trace.layers[layer].value_spread for trace in pictured.values()])
-    spread: Data = {"position": kept, "theory": theory(float(first[0]), kept)}
+    drawn: Data = {"layer": layer, "position": kept, "theory": theory(float(first[0]), kept)}
     for name, trace in pictured.items():
-        spread |= {f"width_{name}": trace.layers[layer].value_spread[kept], f"output_{name}": trace.layers[layer].output_spread[kept]}
-    return spread
+        drawn |= {f"width_{name}": trace.layers[layer].value_spread[kept], f"output_{name}": trace.layers[layer].output_spread[kept]}
+    return drawn
 
 
 def _thinned(curves: Sequence[Array]) -> Array:
