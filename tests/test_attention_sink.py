@@ -17,6 +17,7 @@ from backends.attention_sink import dominance_ratio, effective_rank, isolate_mas
 from backends.attention_sink.architecture import inspect
 from backends.attention_sink.card import SEQUENCE_A, Params
 from backends.attention_sink.interventions import Change, Stretch, random_neurons, scaling
+from backends.attention_sink.locking import first_keys, locking
 from backends.attention_sink.measures import nll, spread_over_samples, spread_over_width, theory
 from backends.attention_sink.neurons import find_super_neurons
 from backends.attention_sink.passages import passage_ids, passages
@@ -207,6 +208,29 @@ def test_super_neurons_are_found(decoder: language_model.Decoder) -> None:
     assert found.kurtosis == pytest.approx(544, rel=TOLERANCE)
     assert int(np.abs(found.down_column).argmax()) == 507
     assert abs(found.down_column[507]) == pytest.approx(5.88, rel=TOLERANCE)
+
+
+def test_queries_lock_on_the_first_key(decoder: language_model.Decoder, before: Trace) -> None:
+    shares = [before.layers[layer].positive_share for layer in (3, 6, 12, 14)]
+    assert min(s for s in shares if s is not None) > 0.975
+    found = locking(first_keys(decoder.model, SEQUENCE_A[:1]), first_keys(decoder.model, [504, 3575, 6403, 2683]))
+    assert found.key_cosine[3] > 0.98
+    assert found.key_cosine[12] > 0.999
+    assert found.alignment.max() < 0.4  # the paper's figure for Llama-2 does not carry over
+
+
+def test_share_of_positive_products_is_that_of_the_library(qwen2: Any) -> None:
+    """Recomputed with the library's own rotation."""
+    from transformers.models.qwen2.modeling_qwen2 import apply_rotary_pos_emb
+
+    ids = np.arange(9) * 11 % 100
+    found = trace(qwen2, ids).layers[0].positive_share
+    attention, x = qwen2.model.layers[0].self_attn, qwen2.model.layers[0].input_layernorm(qwen2.model.embed_tokens(torch.as_tensor(ids)[None]))
+    cos, sin = qwen2.model.rotary_emb(x, torch.arange(9)[None])
+    q, k = (getattr(attention, name)(x).unflatten(-1, (-1, 8)).transpose(1, 2) for name in ("q_proj", "k_proj"))
+    q, k = apply_rotary_pos_emb(q, k, cos, sin)
+    product = (q[0, :, 1:] * k[0].repeat_interleave(2, 0)[:, :1]).sum(-1)
+    assert found == pytest.approx(float((product > 0).float().mean()))
 
 
 # ------------------------------------------------------------------------------------------ interventions and controls

@@ -14,6 +14,7 @@ from backends.attention_sink.architecture import Architecture, inspect
 from backends.attention_sink.card import CONTROLS_LIMIT, Params
 from backends.attention_sink.headnorm import BlockSpread, block_spread
 from backends.attention_sink.interventions import Change, Stretch, random_neurons, scaling
+from backends.attention_sink.locking import Locking, first_keys, locking
 from backends.attention_sink.neurons import SuperNeurons, find_super_neurons
 from backends.attention_sink.passages import passage_ids
 from backends.attention_sink.tokens import Tokens, read_tokens
@@ -104,6 +105,7 @@ class _Run:
             self.show(traces, found)
             yield self.frame(0.05 + 0.75 * done / len(self.parts.layers), f"layer {done - 1} of {len(self.parts.layers) - 1}: " + ", ".join(_words(plan)))
         self.measure(traces, alone)
+        self.data["locking"] = picture.locking(traces["before"], self.locked())
         if params.intervention in ("amplify", "scale"):
             yield from self.sweep()
         spread = self.context.memo("block", (params.gamma, params.seed), self.block)
@@ -226,6 +228,15 @@ class _Run:
             "oracle_error": max(apart),
         }
         self.data["notes"] = [*self.data["notes"], *before.notes]
+
+    def locked(self) -> Locking:
+        """The first word's keys beside those of other texts."""
+        model, check = self.decoder.model, self.context.check
+        first = int(self.tokens.ids[0])
+        own = self.context.memo("keys", (self.params.model, [first]), lambda: first_keys(model, [first], check))
+        texts = passage_ids(self.decoder.tokenizer, SWEEP_PASSAGES, 1)[:, 0]
+        others = self.context.memo("keys", (self.params.model, texts), lambda: first_keys(model, texts, check))
+        return locking(own, others)
 
     def sweep(self) -> Iterator[Frame]:
         """Mean score over eight passages against the strength, with the variance amplified and with the norm scaled only."""

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from backends.attention_sink.headnorm import BlockSpread
+from backends.attention_sink.locking import Locking
 from backends.attention_sink.measures import theory
 from backends.attention_sink.neurons import SuperNeurons
 from backends.attention_sink.tracing import Trace
@@ -105,6 +106,16 @@ def neurons(found: SuperNeurons, before: Trace | None, target: int) -> Data:
             "gate_cosine_target": found.gate_cosine(layer.mlp_input[place]),
         }
     return drawn
+
+
+def locking(before: Trace, found: Locking) -> Data:
+    """Queries that point at the first word's key, and how little that key depends on the text."""
+    return {
+        "layer": np.arange(len(before.layers)),
+        "positive_share": np.array([np.nan if layer.positive_share is None else layer.positive_share for layer in before.layers]),
+        "key_cosine": found.key_cosine,
+        "singular_alignment": found.alignment,
+    }
 
 
 def sweep(found: Sweep) -> Data:
