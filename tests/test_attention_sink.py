@@ -431,7 +431,7 @@ def test_params_refuse_in_words(field: str, value: Any) -> None:
 
 def test_fewer_positions_may_be_isolated_too() -> None:
     assert validate(Params, {"also_isolate": [33]}).also_isolate == [33, 0, 0]
-    assert validate(Params, {"also_isolate": []}) == Params()
+    assert validate(Params, {"also_isolate": [33, 21]}).also_isolate == [33, 21, 0]
 
 
 def test_layers_may_be_given_as_papers_write_them() -> None:

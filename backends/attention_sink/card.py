@@ -112,7 +112,7 @@ class Params(contract.Params):
     @classmethod
     def _fill(cls, value: Any) -> Any:
         """Fewer positions may be given; the rest is none."""
-        return [*value, *[0] * (ALSO - len(value))] if isinstance(value, list | tuple) else value
+        return [*value, *[0] * (ALSO - len(value))] if isinstance(value, list | tuple) and value else value
 
     @field_validator("amplify_layers", mode="before")
     @classmethod

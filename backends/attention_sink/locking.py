@@ -32,7 +32,7 @@ class Locking:
     alignment: Array
 
 
-def first_keys(model: Any, first_tokens: Sequence[int], check: Callable[[], None] = lambda: None) -> Keys:
+def first_keys(model: Any, first_tokens: Sequence[int] | Array, check: Callable[[], None] = lambda: None) -> Keys:
     """The keys of token 0 for texts that begin with these tokens. Causality makes them those of the one-token text; RoPE leaves position 0 as it is."""
     parts = private_view(model)
     kept: list[torch.Tensor] = []
