@@ -17,6 +17,7 @@ from backends.attention_sink.interventions import Change, Stretch, random_neuron
 from backends.attention_sink.locking import Locking, first_keys, locking
 from backends.attention_sink.neurons import SuperNeurons, find_super_neurons
 from backends.attention_sink.passages import passage_ids
+from backends.attention_sink.pretrained import pretraining
 from backends.attention_sink.tokens import Tokens, read_tokens
 from backends.attention_sink.tracing import Run, Trace, Watch, forward
 from backends.attention_sink.variance import sweeping, value_centres
@@ -110,7 +111,7 @@ class _Run:
             yield from self.sweep()
         spread = self.context.memo("block", (params.gamma, params.seed), self.block)
         self.data["headnorm"] = picture.headnorm(spread)
-        trained = picture.pretraining()
+        trained = pretraining()
         self.data |= {"pretraining": trained} if trained else {}
         self.metrics["seconds"] = time.perf_counter() - self.began
         yield self.frame(1.0, self.summary())

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,14 +13,11 @@ from backends.attention_sink.measures import theory
 from backends.attention_sink.neurons import SuperNeurons
 from backends.attention_sink.tracing import Trace
 from backends.attention_sink.variance import Sweep
-from backends.runtime import folders
 
 Array = np.ndarray
 Data = dict[str, Any]
 CURVE_POINTS = 512  # of a curve over positions; above, each block keeps its lowest and its highest value
 CONTROLS = ("norm_only", "random_neurons")
-LOGS = folders.ROOT / "static" / "weights" / "attention-sink"
-ARMS = ("baseline", "headnorm", "sigmoid")
 
 
 def layers(traces: Mapping[str, Trace], target: int, also: Sequence[int]) -> Data:
@@ -135,16 +130,3 @@ def headnorm(found: BlockSpread) -> Data:
     """The exact block with and without head-wise RMSNorm."""
     plain, normalised, expected = (np.asarray(v) for v in (found.plain, found.normalised, found.theory))
     return {"position": np.arange(len(plain)), "plain": plain, "normalised": normalised, "theory": expected}
-
-
-@functools.cache
-def pretraining() -> Data:
-    """The logs of the small models that were trained with and without head-wise RMSNorm; empty where none is shipped."""
-    arms: Data = {}
-    for arm in ARMS:
-        path = LOGS / f"{arm}.json"
-        if path.is_file():
-            log = json.loads(path.read_text(encoding="utf-8"))
-            measured = {name: np.array(log["measured"][name]) for name in ("sink", "rank", "dominance")}
-            arms[arm] = {"step": np.array(log["step"]), "loss": np.array(log["loss"]), **measured}
-    return {"arms": arms} if arms else {}
