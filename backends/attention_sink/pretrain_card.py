@@ -23,7 +23,7 @@ the logs beside it.
 - Recipe, the same for all arms: {steps:,} steps of {sequences} x {block} tokens ({trained_tokens:,} tokens, drawn from a training text of
   {training:,}), AdamW (0.9, 0.95), decay {decay} on matrices, clip {clip}, rate {peak_rate} after {warm_up} steps of warm-up, cosine to
   a tenth, fp32, one CPU thread, torch {torch}. One seed ({seed}): differences between the arms carry no interval.
-- The head norm has {gammas} and the paper's initialisation. Sigmoid attention is not normalised.
+- The head norm has {gammas} and the paper's initialisation. Sigmoid attention is not normalised: it adds up what it sees and does not average.
 - Shipped: `ARM.safetensors` (fp16) and `ARM.json` (size, recipe, loss of every ten steps, measured figures).
 
 ## On what
@@ -66,7 +66,7 @@ def finding(run: Shipped) -> str:
     ratio = float(np.mean(spread[:, 0] / spread[:, -1]))
     return (
         f"{run.arm}: {verdict}. The highest S_0 is {sink[best]:.3f} (layer {best}); even attention would give {even_score(spread.shape[1]):.3f}, "
-        f"and {SINK_THRESHOLD} is what the page calls a sink. The values that position 0 aggregates spread {ratio:.1f} times as wide as those of the last."
+        f"and {SINK_THRESHOLD} is what the page calls a sink. The values that position 0 aggregates spread {ratio:.2f} times as wide as those of the last."
     )
 
 
