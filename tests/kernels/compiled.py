@@ -1,0 +1,113 @@
+"""Compiles each kernel ahead of time for sm_80 and sm_90, without a GPU, and prints what it needs as JSON, one object a line.
+
+A script of its own: a kernel that was interpreted in this process cannot be compiled. ``python -m tests.kernels.compiled``
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from kernels import attention_column_mass, headwise_rmsnorm
+
+TARGETS = (80, 90)
+STAGES = 3  # what a launch takes where it names none
+NAMES = {"float32": "*fp32", "bfloat16": "*bf16"}
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One kernel with one choice of its compile-time constants."""
+
+    name: str
+    kernel: Any
+    types: dict[str, str]  # of the run-time arguments, pointers as *fp16
+    constants: dict[str, Any]
+    warps: int = 4
+
+
+def cases() -> Iterator[Case]:
+    forward, backward = headwise_rmsnorm.triton_kernels()
+    attend, collect = attention_column_mass.triton_kernels()
+    # Wider and narrower heads and fp16 compile as well; these two bound the registers and the shared memory of the rest.
+    for dtype, width in (("float32", 64), ("bfloat16", 128)):
+        pointer = NAMES[dtype]
+        rows = {"D": width, "ROWS": headwise_rmsnorm.ROWS, "BLOCK": width}
+        pointers = {"x_ptr": pointer, "gamma_ptr": "*fp32"}
+        ends = {"heads": "i32", "eps": "fp32"}
+        label = f"{dtype} D={width}"
+        yield Case(f"headwise_rmsnorm forward {label}", forward, {**pointers, "y_ptr": pointer, "rows": "i32", **ends}, {**rows, "SHARED": False})
+        yield Case(
+            f"headwise_rmsnorm backward {label}",
+            backward,
+            {**pointers, "dy_ptr": pointer, "dx_ptr": pointer, "dgamma_ptr": "*fp32", "positions": "i32", **ends},
+            {**rows, "SHARED": True},
+        )
+        tile = {"D": width, "WIDEN": False, **attention_column_mass.tile(getattr(torch, dtype), width)}
+        sizes = {"length": "i32", "heads": "i32", "groups": "i32"}
+        reals, warps = {"scale": "fp32", "eps": "fp32"}, attention_column_mass.WARPS
+        inputs = {"q_ptr": pointer, "k_ptr": pointer}
+        for norm in (False, True):
+            yield Case(
+                f"attention_column_mass attend {label} norm={norm}",
+                attend,
+                {**inputs, "v_ptr": pointer, "isolated_ptr": "*i8", "gamma_ptr": "*fp32", "output_ptr": pointer, "lse_ptr": "*fp32", **sizes, **reals},
+                {**tile, "NORM": norm, "SHARED": False},
+                warps,
+            )
+        yield Case(
+            f"attention_column_mass collect {label}",
+            collect,
+            {**inputs, "isolated_ptr": "*i8", "lse_ptr": "*fp32", "mass_ptr": "*fp32", **sizes, "first_query": "i32", "scale": "fp32"},
+            {**tile, "DIAGONAL": True},
+            warps,
+        )
+
+
+def compile_for(case: Case, capability: int) -> dict[str, Any]:
+    """Registers and stack a thread, shared bytes a block, warps, and which matrix instruction the PTX holds."""
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    order = case.kernel.arg_names
+    signature = {name: case.types.get(name, "constexpr") for name in order}
+    # The launcher of a real run sees that addresses are multiples of 16; without this the check would see other code than a GPU runs.
+    aligned = {(i,): [["tt.divisibility", 16]] for i, name in enumerate(order) if signature[name].startswith("*")}
+    source = ASTSource(fn=case.kernel, signature=signature, constexprs={(order.index(n),): v for n, v in case.constants.items()}, attrs=aligned)
+    made = triton.compile(source, target=GPUTarget("cuda", capability, 32), options={"num_warps": case.warps, "num_stages": STAGES})
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(made.asm["cubin"])
+        file.flush()
+        cuobjdump = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
+        usage = subprocess.run([cuobjdump, "-res-usage", file.name], capture_output=True, text=True, check=True).stdout
+    found = re.search(r"REG:(\d+) STACK:(\d+)", usage)
+    assert found, usage
+    matrix = next((word for word in ("wgmma", "mma.sync") if word in made.asm["ptx"]), "none")
+    return {
+        "case": case.name,
+        "capability": capability,
+        "registers": int(found[1]),
+        "stack": int(found[2]),
+        "shared": made.metadata.shared,
+        "warps": made.metadata.num_warps,
+        "matrix": matrix,
+    }
+
+
+def main() -> None:
+    for case in cases():
+        for capability in TARGETS:
+            print(json.dumps(compile_for(case, capability)), flush=True)
+
+
+if __name__ == "__main__":
+    main()
