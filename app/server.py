@@ -89,7 +89,7 @@ async def _prepare(runner: Runner) -> None:
     for the first visitor too, and his page shows a stored run even where ``playable warm`` was not called."""
     for method in registry.methods().values():
         preset = method.card.presets[0]
-        if preset.seconds <= QUICK_S:
+        if preset.seconds <= QUICK_S and not method.card.needs:  # loading a model waits until somebody wants it
             async for _ in runner.subscribe(method.card.slug, validate(method.Params, preset.params), LAB, fresh=True):
                 pass
 

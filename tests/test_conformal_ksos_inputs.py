@@ -212,6 +212,17 @@ def test_bad_input_names_its_field(values: dict[str, Any], field: str, said: str
     assert said in caught.value.problem
 
 
+def test_doubts_about_a_table_are_told() -> None:
+    table = csv_of(";a;y", *[f"{i};{1 + i % 9}.{100 + (i * 37) % 11};{2 + i % 7}.125" for i in range(60)])
+    notes = load(Params(data="csv", csv=table)).notes
+    assert "only counts the rows" in notes[0]
+    assert "column 'a': 1.100 is read as 1.100" in notes[1]
+    with pytest.raises(InputError) as caught:
+        load(Params(data="csv", csv=csv_of("a,y", *[f"{i},{i}%" for i in range(60)])))
+    assert "1 of 2 columns hold numbers; line 2, column 'y'" in caught.value.problem
+    assert "percent sign" in caught.value.remedy
+
+
 def test_warnings_are_told() -> None:
     sides = frames(**{**CARD.cheap, "bias": -2.0, "data": "exponential"})[-1].data["notes"]
     assert any("above the line" in note for note in sides)

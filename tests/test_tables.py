@@ -73,7 +73,7 @@ def test_blank_lines_and_quoted_line_breaks_keep_the_line_numbers() -> None:
         ("a,b\n1,2\n3,4,5\n", "line 3: 3 cells, but 2 column names"),
         ('a,b\n1,2\n"3,4\n', "line 3: a quoted cell does not end"),
         ("a,a\n1,2\n", "line 1: the column name 'a' is used twice"),
-        ("1.5,2\n3,4\n", "line 1: numbers stand where the names"),
+        ("1.5,2\n3,4\n", "line 1 looks like data: '1.5'"),
         (f"{'a' * 101},b\n1,2\n", "has 101 characters"),
         (",".join(f"c{i}" for i in range(201)) + "\n", "line 1: 201 columns"),
         ("a,b\n1,2\n3,4\n5,6\n", "3 rows"),
@@ -117,7 +117,7 @@ def test_kinds_of_columns() -> None:
     assert {name: column.kind for name, column in table.columns.items()} == {"n": "number", "t": "text", "e": "empty", "mixed": "number"}
     assert table.columns["e"].missing == 3
     assert table.numeric_names() == ["n", "mixed"]
-    for name, said in (("t", "holds text"), ("e", "holds nothing"), ("zzz", "no column 'zzz'")):
+    for name, said in (("t", "holds text, such as 'x'"), ("e", "holds nothing"), ("zzz", "no column 'zzz'")):
         with pytest.raises(InputError, match=said):
             table.numbers(name, "csv")
 
@@ -148,3 +148,106 @@ def test_data_sets() -> None:
     assert len(sugar.columns[sugar.target]) == 442
     assert len(sugar.features) == 10
     assert food.columns["income"].mean() == pytest.approx(982.473, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("content", "said", "remedy"),
+    [
+        ("a,b\n1,12%\n2,13%\n", "line 2, column 'b': the column holds text, such as '12%'", "percent sign"),
+        ("a,b\n1,\n2,$13\n", "line 3, column 'b': the column holds text, such as '$13'", "currency sign"),
+        ("a,b\n1,'12'\n2,'13'\n", "such as ''12''", "quotes"),
+        ('a,b\n1,"1,5"\n2,"2,25"\n', "such as '1,5'", "decimal points"),
+        ('a,b\n1,"1,500"\n2,"2,250"\n', "such as '1,500'", "thousands separators"),
+        ('a;b\n1;"1.500,5"\n2;"2.250,5"\n', "such as '1.500,5'", "thousands separators"),
+        ("a,b\n1,1 500\n2,2 250\n", "such as '1 500'", "thousands separators"),
+        ("a,b\n1,12 kg\n2,13 kg\n", "such as '12 kg'", "unit"),
+        ("a,b\n1,12\n2,13\n3,14%\n", "line 4, column 'b': '14%' is not a number", "percent sign"),
+        ("a,b\n1,x\n2,y\n", "such as 'x'", "choose a column of numbers"),
+    ],
+)
+def test_a_column_of_text_says_what_to_change(content: str, said: str, remedy: str) -> None:
+    with pytest.raises(InputError) as caught:
+        parse(content).numbers("b", "csv")
+    assert said in caught.value.problem
+    assert remedy in caught.value.remedy
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "said", "remedy"),
+    [
+        ("a,b\n1,5,2,5\n", "line 2: 4 cells, but 2 column names", "decimal commas"),
+        ("12,b\n1,2\n3,4\n", "line 1 looks like data: '12'", "line of names"),
+        ("1,1\n1,2\n", "line 1 looks like data: '1'", "line of names"),
+        ("x;1,5\n1;2,5\n", "line 1 looks like data: '1,5'", "line of names"),
+        ("a,b\n1," + "9" * 200_000 + "\n", "line 2: a cell has more than 131,072 characters", "shorten"),
+        ('{"a": [1, 2]}', "JSON, not a table", "CSV"),
+        ('[{"a": 1, "b": 2}]', "JSON, not a table", "CSV"),
+        ("<!DOCTYPE html>\n<html>", "HTML or XML, not a table", "CSV"),
+        (b"PK\x03\x04" + bytes(100), "Excel workbook", "CSV"),
+        ("a,b\n1,2\n".encode("utf-16-le"), "UTF-16 without a byte order mark", "UTF-8"),
+        ("a,b\n1,2\n".encode("utf-16-be"), "UTF-16 without a byte order mark", "UTF-8"),
+        ("a,b\n1,2\n".encode("utf-32"), "UTF-32", "UTF-8"),
+        ("a,b\n1,2\n".encode("utf-32-be"), "UTF-32", "UTF-8"),
+        ("sep=#\na#b\n1#2\n", "separated by '#'", "semicolon"),
+        ("sep=;\na;b\n1;2\n3\n", "line 4: 1 cells", "as long as the first"),
+        ("sep=;\na;b\n", "line 2: the file has column names but no rows", "rows"),
+        (",b\n0,5\n1,6\n", "one column besides the row numbers", "2 columns"),
+        ('a,b\n1,"2"3\n', "line 2: a quote stands inside a cell", "quote"),
+    ],
+)
+def test_other_faults_of_the_file_name_their_cause(content: str | bytes, said: str, remedy: str) -> None:
+    with pytest.raises(InputError) as caught:
+        parse(content)
+    assert said in caught.value.problem
+    assert remedy in caught.value.remedy
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_that_is_too_short_says_its_lines() -> None:
+    with pytest.raises(InputError, match=r"has 2 rows \(lines 2 to 4\)"):
+        parse("a,b\n1,2\n\n3,4\n", min_rows=3)
+
+
+def test_the_line_of_excel_names_the_delimiter() -> None:
+    table = parse("sep=;\r\na;b,c\r\n1,5;2\r\n")
+    assert (table.delimiter, table.lines.tolist()) == ("semicolon", [3])
+    assert table.numbers("a", "csv").tolist() == [1.5]
+    assert list(parse('"sep=|"\na|b\n1|2\n').columns) == ["a", "b"]
+    assert list(parse("sep=\t\na\tb\n1\t2\n").columns) == ["a", "b"]
+
+
+@pytest.mark.parametrize("head", ["", "Unnamed: 0"])
+@pytest.mark.parametrize("first", [0, 1])
+def test_row_numbers_without_a_name_are_left_out(head: str, first: int) -> None:
+    rows = "".join(f"{first + i},{i * i},{3 - i}\n" for i in range(5))
+    table = parse(f"{head},a,b\n{rows}")
+    assert list(table.columns) == ["a", "b"]
+    assert "only counts the rows" in table.notes[0]
+    kept = parse(f"i,a,b\n{rows}")
+    assert (list(kept.columns), kept.notes) == (["i", "a", "b"], ())
+    assert list(parse(",a,b\n3,1,2\n9,1,2\n").columns) == ["column 1", "a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("content", "note"),
+    [
+        ("a;b\n7.431;1\n8.902;2\n", "column 'a': 7.431 is read as 7.431, with a decimal point"),
+        ("a;b\n7,431;1\n8,902;2\n", "column 'a': 7,431 is read as 7.431, with a decimal comma"),
+        ("a;b\n-7.431;x\n;y\n", "column 'a': -7.431 is read as -7.431"),
+        ("a;b\n7.431;0.5\n8.902;2\n", None),
+        ("a;b\n7.431;1\n0.902;2\n", None),
+        ("a;b\n7431.125;1\n8.902;2\n", None),
+        ("a;b\n7.43;1\n8.902;2\n", None),
+        ("a;b\n7.431;1\n8;2\n", None),
+        ("a;b\n7;1\n8;2\n", None),
+    ],
+)
+def test_a_mark_that_may_separate_thousands_is_told(content: str, note: str | None) -> None:
+    notes = parse(content).notes
+    if note is None:
+        assert notes == ()
+        return
+    assert len(notes) == 1
+    assert note in notes[0]
+    assert "thousands" in notes[0]

@@ -192,7 +192,12 @@ def _checked_settings(settings: Settings) -> Settings:
         raise InputError("settings", f"{shown(settings)} is not possible", "give a Settings")
     one_of("penalty", settings.penalty, ("pointwise", "operator"))
     one_of("criterion", settings.criterion, ("dcov", "hsic"))
-    above = "choose a number above 0, at most 1e30"
-    plain = {name: number(name, getattr(settings, name), above, 0, 1e30, open_low=True) for name in ("lambda2", "delta", "tolerance")}
-    plain |= {name: number(name, getattr(settings, name), "choose a number from 0 to 1e30", 0, 1e30) for name in ("b", "lambda1")}
-    return replace(settings, **plain)
+    above, least = "choose a number above 0, at most 1e30", "choose a number from 0 to 1e30"
+    return replace(
+        settings,
+        b=number("b", settings.b, least, 0, 1e30),
+        lambda1=number("lambda1", settings.lambda1, least, 0, 1e30),
+        lambda2=number("lambda2", settings.lambda2, above, 0, 1e30, open_low=True),
+        delta=number("delta", settings.delta, above, 0, 1e30, open_low=True),
+        tolerance=number("tolerance", settings.tolerance, above, 0, 1e30, open_low=True),
+    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from numbers import Real
 from typing import Any
 
@@ -26,7 +25,7 @@ def number(name: str, value: Any, wanted: str, low: float, high: float, *, open_
     try:
         plain = float(value)
     except OverflowError:  # an int above 1e308
-        plain = math.inf if value > 0 else -math.inf
+        raise InputError(name, f"{shown(value)} is not possible", wanted) from None
     inside = (low < plain if open_low else low <= plain) and (plain < high if open_high else plain <= high)
     if not inside:
         raise InputError(name, f"{shown(value)} is not possible", wanted)
@@ -71,5 +70,7 @@ def one_of(name: str, value: Any, words: tuple[str, ...]) -> None:
 def shown(value: Any) -> str:
     """What was given, as one short line."""
     plain = value.item() if isinstance(value, np.generic) else value
+    if isinstance(plain, int) and abs(plain) > 10**20:  # Python refuses to print the longest ones
+        return "a whole number above 1e20" if plain > 0 else "a whole number below -1e20"
     text = " ".join(repr(plain).split()) if isinstance(plain, str | Real | complex | None) else f"a {type(plain).__name__}"
     return text if len(text) <= 40 else text[:37] + "..."

@@ -72,6 +72,7 @@ class _Loaded:
     labels: tuple[str, str]
     source: str
     columns: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
 
 def _chosen_features(text: str, known: list[str]) -> list[str]:
@@ -105,7 +106,11 @@ def _from_csv(params: Params) -> _Loaded:
     numeric = [name for name in table.numeric_names() if name != params.prediction_column]
     if len(numeric) < 2:
         found = f"{len(numeric)} of {len(table.columns)} columns hold numbers"
-        raise InputError("csv", found, "a target and at least one feature of numbers are needed")
+        text = table.first_text()
+        problem, remedy = (
+            (f"{found}; {text[0]}", f"{text[1]}: a target and a feature of numbers are needed") if text else (found, "give a target and a feature of numbers")
+        )
+        raise InputError("csv", problem, remedy)
     target = params.target.strip() or numeric[-1]
     y = table.numbers(target, "target" if params.target.strip() else "csv", "target")
     known = [name for name in table.columns if name not in (target, params.prediction_column)]
@@ -115,7 +120,7 @@ def _from_csv(params: Params) -> _Loaded:
     prediction = table.numbers(params.prediction_column, "prediction_column", "predictions") if params.prediction_column else None
     used = _summary(table, target, names, params.prediction_column)
     labels = (f"{names[0]} (column's unit)", f"{target} (column's unit)")
-    return _Loaded(x, x, y, prediction, labels, f"{params.csv.name}, {table.rows} rows", used)
+    return _Loaded(x, x, y, prediction, labels, f"{params.csv.name}, {table.rows} rows", used, table.notes)
 
 
 def _summary(table: Table, target: str, features: list[str], prediction: str) -> dict[str, Any]:
@@ -155,7 +160,7 @@ def _split(loaded: _Loaded, params: Params) -> Rows:
         raise InputError("target", "the target never changes in the training rows", "choose another column")
     if np.any(np.ptp(loaded.x[train], axis=0) == 0):
         raise InputError("features", "a feature never changes in the training rows", "choose other columns")
-    notes = []
+    notes = list(loaded.notes)
     if len(loaded.y) > n:
         notes.append(f"{n:,} rows drawn at random are used, of {len(loaded.y):,}")
     if wanted > n_train:

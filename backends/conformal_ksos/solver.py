@@ -182,9 +182,10 @@ def solve(K: Array, residuals: Array, b: float, lambda1: float, lambda2: float, 
     (4.0, 2.3)
     """
     one_of("penalty", penalty, ("pointwise", "operator"))
-    weights = [number(name, w, "choose a number from 0 to 1e30", 0, LARGEST) for name, w in (("b", b), ("lambda1", lambda1))]
-    weights.append(number("lambda2", lambda2, "choose a number from 1e-30 to 1e30", 1 / LARGEST, LARGEST))
-    weights.append(number("lambda3", lambda3, "choose a number of 0 or more, or inf", 0, math.inf))
+    b = number("b", b, "choose a number from 0 to 1e30", 0, LARGEST)
+    lambda1 = number("lambda1", lambda1, "choose a number from 0 to 1e30", 0, LARGEST)
+    lambda2 = number("lambda2", lambda2, "choose a number from 1e-30 to 1e30", 1 / LARGEST, LARGEST)
+    lambda3 = number("lambda3", lambda3, "choose a number of 0 or more, or inf", 0, math.inf)
     gram, size, r, rms = _scaled(K, residuals)
     values, vectors = factor(gram)
     v = np.sqrt(values)[:, None] * vectors.T
@@ -193,10 +194,9 @@ def solve(K: Array, residuals: Array, b: float, lambda1: float, lambda2: float, 
         raise InputError("K", f"has a zero row {int(np.argmax(free))} whose residual is not zero", "give a kernel with k(x, x) > 0")
     # f = rms^2 f' and A = (rms^2 / size) A' change no constraint and multiply the four terms by these factors
     square = rms**2 / size
-    factors = (rms**2, square, square**2, rms**4 if penalty == "pointwise" else square**2)
-    unit = weights[2] * square**2  # the new lambda2 is 1
-    scaled = Problem(v, r, *(w * f / unit for w, f in zip(weights, factors, strict=True)), penalty)
-    solved = _solve_scaled(scaled)
+    coupling = rms**4 if penalty == "pointwise" else square**2
+    unit = lambda2 * square**2  # the new lambda2 is 1
+    solved = _solve_scaled(Problem(v, r, b * rms**2 / unit, lambda1 * square / unit, 1.0, lambda3 * coupling / unit, penalty))
     if solved.gap > PROMISED_GAP:
         told = f"the gap is {solved.gap:.1e}, above {PROMISED_GAP:g}: lambda2 is small beside b and lambda1 in the units of K and the residuals"
         warnings.warn(told, RuntimeWarning, stacklevel=2)

@@ -1,7 +1,8 @@
 """A person's CSV file as named columns, with limits, and every fault named with its line.
 
 Encoding and delimiter are found from the bytes and reported. A file is read as UTF-8, else as UTF-16 when it says so, else as
-Windows-1252. Numbers may have a decimal point or, where the delimiter is no comma, a decimal comma.
+Windows-1252. Numbers may have a decimal point or, where the delimiter is no comma, a decimal comma. Excel's first line
+``sep=;`` is honoured, and an unnamed column that only counts the rows is left out.
 """
 
 from __future__ import annotations
@@ -31,6 +32,21 @@ SNIFF_LINES = 50
 MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "-", "?"})
 _DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+(?:[eE][+-]?\d+)?")
 _DECIMAL_POINT = re.compile(r"[+-]?\d*\.\d+(?:[eE][+-]?\d+)?")
+_THREE_DIGITS = re.compile(r"[+-]?[1-9]\d{0,2}[.,]\d{3}")  # 7.431: a decimal or a thousands separator
+_MARKED = re.compile(r"[+-]?\d*[.,]\d+(?:[eE][+-]?\d+)?")
+_GROUPED = re.compile(r"[+-]?\d{1,3}(?:(?:[., '\u2019\u00a0\u202f]\d{3})+(?:[.,]\d+)?)")
+_SEPARATOR_LINE = re.compile(r'"?sep=(.)"?[ ]*(?=\r|\n|\Z)', re.IGNORECASE)
+_JSON = re.compile(r'\s*(?:\{\s*["}]|\[\s*["{\[\]\d-])')
+_MARKUP = re.compile(r"\s*<(?:!doctype|!--|\?xml|html|head|body|table|div|svg)", re.IGNORECASE)
+_SIGNATURES = {
+    b"PK\x03\x04": "an Excel workbook or a zip file",
+    b"\xd0\xcf\x11\xe0": "an old Excel workbook",
+    b"\x1f\x8b": "a gzip file",
+    b"%PDF": "a PDF file",
+    b"PAR1": "a Parquet file",
+}
+_QUOTES = "'\"`\u2018\u2019\u201c\u201d\u201e\u00ab\u00bb"
+_CURRENCIES = "$\u20ac\u00a3\u00a5\u20b9"
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?|[+-]?inf(?:inity)?", re.IGNORECASE)
 
 
@@ -50,13 +66,14 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A parsed file. lines: (rows,) line of the file on which each row ends; delimiter, decimal, encoding: as found."""
+    """A parsed file. lines: (rows,) line of the file on which each row ends; delimiter, decimal, encoding: as found; notes: doubts in plain words."""
 
     columns: dict[str, Column]
     lines: np.ndarray
     delimiter: str
     decimal: str
     encoding: str
+    notes: tuple[str, ...] = ()
 
     @property
     def rows(self) -> int:
@@ -77,20 +94,33 @@ class Table:
         bad = np.flatnonzero(~(np.abs(column.numbers) <= LARGEST))
         if bad.size == 0:
             return column.numbers
+        if column.kind == "text":
+            problem, remedy = self._text(column, role)
+            raise InputError(field, problem, remedy)
         row = int(bad[0])
         where, cell = f"line {self.lines[row]}, {role} {quoted(name)}", column.cells[row]
-        if column.kind != "number":
-            held = "nothing" if column.kind == "empty" else f"text, such as {quoted(cell)}"
-            raise InputError(field, f"{where}: the column holds {held}", "choose a column of numbers")
+        if column.kind == "empty":
+            raise InputError(field, f"{where}: the column holds nothing", "choose a column of numbers")
         more = f" ({bad.size} such cells)" if bad.size > 1 else ""
-        raise InputError(field, f"{where}: {_fault(cell)}{more}", "put a number there or delete the line")
+        raise InputError(field, f"{where}: {_fault(cell)}{more}", _change(cell, self.delimiter) or "put a number there or delete the line")
+
+    def first_text(self) -> tuple[str, str] | None:
+        """(problem, remedy) of the first column that holds text: its first cell that is no number; None where there is none."""
+        return next((self._text(column, "column") for column in self.columns.values() if column.kind == "text"), None)
+
+    def _text(self, column: Column, role: str) -> tuple[str, str]:
+        row = next(i for i, cell in enumerate(column.cells) if math.isnan(column.numbers[i]) and not _missing(cell))
+        cell = column.cells[row]
+        problem = f"line {self.lines[row]}, {role} {quoted(column.name)}: the column holds text, such as {quoted(cell)}"
+        return problem, _change(cell, self.delimiter) or "choose a column of numbers"
 
 
 def read_table(upload: Upload, field: str, *, min_rows: int = 1, min_columns: int = 2) -> Table:
     """Parses the file. At most 10 MB, 100,000 rows and 200 columns; the first line names the columns.
 
     Raises InputError for ``field``, with the line, on: an empty file, only a header, too few or too many rows or columns, NUL bytes,
-    a line with another number of cells than the header, an open quote, a name that is used twice, numbers in place of names.
+    a line with another number of cells than the header, an open quote, a name that is used twice, a number in place of a name,
+    a huge cell, another kind of file.
     """
     content = upload.read(field)
     if len(content) > UPLOAD_LIMIT_BYTES:
@@ -98,19 +128,30 @@ def read_table(upload: Upload, field: str, *, min_rows: int = 1, min_columns: in
     text, encoding = _decode(content, field)
     if not text.strip():
         raise InputError(field, f"{upload.name} is empty", "give a file with a line of column names and one row a line")
-    delimiter = _sniff(text)
+    for pattern, kind in ((_JSON, "JSON"), (_MARKUP, "HTML or XML")):
+        if pattern.match(text):
+            raise InputError(field, f"line 1: this is {kind}, not a table", "save the table as CSV")
+    text, delimiter = _separator(text, field)
     header, lines, rows = _parse(text, delimiter, field)
-    if len(header) < min_columns:
-        found = "one column: no comma, semicolon, tab or bar separates its cells" if len(header) == 1 else f"{len(header)} columns"
-        raise InputError(field, f"line 1: the file has {found}", f"give at least {min_columns} columns")
     if not rows:
-        raise InputError(field, "line 1: the file has column names but no rows", "add rows below the names")
+        raise InputError(field, f"line {header.line}: the file has column names but no rows", "add rows below the names")
     if len(rows) < min_rows:
-        raise InputError(field, f"the file has {len(rows)} rows", f"give at least {min_rows}")
+        raise InputError(field, f"the file has {len(rows)} rows (lines {lines[0]} to {lines[-1]})", f"give at least {min_rows}")
     by_column = list(zip(*rows, strict=True))
     decimal = "," if delimiter != "," and _has_decimal_comma(by_column) else "."
-    columns = {name: _column(name, cells, decimal) for name, cells in zip(header, by_column, strict=True)}
-    return Table(columns, np.array(lines), DELIMITERS[delimiter], "comma" if decimal == "," else "point", encoding)
+    columns = [_column(name, cells, decimal) for name, cells in zip(header.names, by_column, strict=True)]
+    for column in columns:
+        if column.kind == "number" and not math.isnan(_number(column.name, decimal)):
+            raise _looks_like_data(column.name, header.line, field)
+    counting = [column for column in columns if column.name in header.unnamed and _counts(column)]
+    kept = {column.name: column for column in columns if column not in counting}
+    notes = [f"the unnamed {column.name} only counts the rows and is left out" for column in counting]
+    if len(kept) < min_columns:
+        besides = " besides the row numbers" if counting else ": no comma, semicolon, tab or bar separates its cells" if len(kept) == 1 else ""
+        found = "one column" if len(kept) == 1 else f"{len(kept)} columns"
+        raise InputError(field, f"line {header.line}: the file has {found}{besides}", f"give at least {min_columns} columns")
+    notes += _ambiguous(list(kept.values()), decimal)
+    return Table(kept, np.array(lines), DELIMITERS[delimiter], "comma" if decimal == "," else "point", encoding, tuple(notes))
 
 
 def split_names(text: str) -> list[str]:
@@ -134,16 +175,53 @@ def listed(names: Sequence[str]) -> str:
     return ", ".join(quoted(name) for name in names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
 
 
+def _missing(cell: str) -> bool:
+    return cell.strip().lower() in MISSING
+
+
 def _fault(cell: str) -> str:
     bare = cell.strip()
-    if bare.lower() in MISSING:
+    if _missing(cell):
         return "the cell is empty" if not bare else f"the cell says {quoted(bare)}, which is no number"
-    if bare.startswith(("=", "@")) or (bare[0] in "+-" and bare[1:2].isalpha() and not bare[1:].lower().startswith("inf")):
+    if _is_formula(bare):
         return f"{quoted(bare)} is a formula, not a number"
     return f"{quoted(bare)} is {'infinite or too large' if _NUMBER.fullmatch(bare) else 'not a number'}"
 
 
+def _is_formula(bare: str) -> bool:
+    return bare.startswith(("=", "@")) or (bare[:1] in ("+", "-") and bare[1:2].isalpha() and not bare[1:].lower().startswith("inf"))
+
+
+def _change(cell: str, delimiter: str) -> str | None:
+    """What to change in a cell that is nearly a number; None where it is not."""
+    bare = cell.strip()
+    if not any(c.isdigit() for c in bare) or _NUMBER.fullmatch(bare) or _is_formula(bare):
+        return None
+    if bare.endswith("%"):
+        return "write the numbers without the percent sign"
+    if any(c in _CURRENCIES for c in bare):
+        return "write the numbers without the currency sign"
+    if bare[0] in _QUOTES or bare[-1] in _QUOTES:
+        return "write the numbers without these quotes"
+    if delimiter == "comma" and _DECIMAL_COMMA.fullmatch(bare) and not _THREE_DIGITS.fullmatch(bare):
+        return "write decimal points, or separate the cells by semicolons"
+    if _GROUPED.fullmatch(bare):
+        return "write the numbers without thousands separators"
+    if _DECIMAL_COMMA.fullmatch(bare) or _DECIMAL_POINT.fullmatch(bare):
+        return "write all numbers with the same decimal mark"
+    if bare[0].isdigit() and bare[-1].isalpha() and " " in bare:
+        return "write the numbers without their unit"
+    return None
+
+
 def _decode(content: bytes, field: str) -> tuple[str, str]:
+    """(text, name of the encoding)."""
+    for signature, kind in _SIGNATURES.items():
+        if content.startswith(signature):
+            raise InputError(field, f"this is {kind}, not a CSV file", "open it and save the table as CSV in UTF-8")
+    wide = _wide(content)
+    if wide:
+        raise InputError(field, f"line 1: the file is {wide}", "save it as CSV in UTF-8")
     if content.startswith(codecs.BOM_UTF8):
         encodings = [("utf-8-sig", "UTF-8 with a byte order mark")]
     elif content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
@@ -162,6 +240,20 @@ def _decode(content: bytes, field: str) -> tuple[str, str]:
     raise InputError(field, f"the file is not valid {encodings[0][1]}", "save it as CSV in UTF-8")
 
 
+def _wide(content: bytes) -> str | None:
+    """The name of an encoding of 2 or 4 bytes a character that is not read, as the zero bytes show it."""
+    if content.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
+        return "in UTF-32"
+    head = np.frombuffer(content[: 4 * (min(len(content), 4000) // 4)], dtype=np.uint8).reshape(-1, 4) == 0
+    if len(head) == 0 or content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return None
+    zero = head.mean(axis=0)  # share of zero bytes at each place of a group of four
+    if np.sort(zero)[1] > 0.7:
+        return "in UTF-32"
+    even, odd = min(zero[[0, 2]]), min(zero[[1, 3]])
+    return "in UTF-16 without a byte order mark" if max(even, odd) > 0.7 else None
+
+
 def _line_of(text: str, position: int) -> int:
     return len(text[:position].replace("\r\n", "\n").replace("\r", "\n").split("\n"))
 
@@ -172,6 +264,16 @@ def _reader(text: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
     for cells in reader:
         if any(cell.strip() for cell in cells):
             yield reader.line_num, cells
+
+
+def _separator(text: str, field: str) -> tuple[str, str]:
+    """(text, delimiter): Excel's line ``sep=;`` decides and is blanked, so that the line numbers stay; else the cells decide."""
+    told = _SEPARATOR_LINE.match(text)
+    if told is None:
+        return text, _sniff(text)
+    if told[1] not in DELIMITERS:
+        raise InputError(field, f"line 1: the cells are separated by {quoted(told[1])}", "separate them by a comma, a semicolon, a tab or a bar")
+    return text[told.end() :], told[1]
 
 
 def _sniff(text: str) -> str:
@@ -190,44 +292,85 @@ def _sniff(text: str) -> str:
     return best
 
 
-def _parse(text: str, delimiter: str, field: str) -> tuple[list[str], list[int], list[list[str]]]:
+@dataclass(frozen=True, slots=True)
+class _Header:
+    """names: of all columns; unnamed: those that the file leaves blank (or that pandas has named so); line: where it stands."""
+
+    names: tuple[str, ...]
+    unnamed: frozenset[str]
+    line: int
+
+
+def _parse(text: str, delimiter: str, field: str) -> tuple[_Header, list[int], list[list[str]]]:
     lines: list[int] = []
     rows: list[list[str]] = []
-    header: list[str] = []
+    header = _Header((), frozenset(), 1)
     reached = 0
     try:
         for line, cells in _reader(text, delimiter):
             reached = line
-            if not header:
+            if not header.names:
                 header = _header(cells, line, field)
                 continue
-            if len(cells) != len(header):
-                more = f"line {line}: {len(cells)} cells, but {len(header)} column names ({DELIMITERS[delimiter]} taken as the delimiter)"
-                raise InputError(field, more, "make every line as long as the first")
+            if len(cells) != len(header.names):
+                more = f"line {line}: {len(cells)} cells, but {len(header.names)} column names ({DELIMITERS[delimiter]} taken as the delimiter)"
+                split = delimiter == "," and len(cells) > len(header.names) and all(cell.strip().lstrip("+-").isdigit() for cell in cells)
+                remedy = (
+                    "if the numbers have decimal commas, write points or separate the cells by semicolons" if split else "make every line as long as the first"
+                )
+                raise InputError(field, more, remedy)
             if len(rows) == MAX_ROWS:
                 raise InputError(field, f"line {line}: more than {MAX_ROWS:,} rows", f"keep at most {MAX_ROWS:,} rows")
             lines.append(line)
             rows.append(cells)
     except csv.Error as error:
-        problem = "a quoted cell does not end" if "unexpected end" in str(error) else str(error)
-        raise InputError(field, f"line {reached + 1}: {problem}", 'close the quote, and write a quote inside a cell as ""') from None
+        where = f"line {reached + 1}"
+        if "field larger" in str(error):
+            raise InputError(field, f"{where}: a cell has more than {csv.field_size_limit():,} characters", "shorten it, or close its quote") from None
+        problem = "a quoted cell does not end" if "unexpected end" in str(error) else "a quote stands inside a cell"
+        raise InputError(field, f"{where}: {problem}", 'close the quote, and write a quote inside a cell as ""') from None
     return header, lines, rows
 
 
-def _header(cells: list[str], line: int, field: str) -> list[str]:
+def _header(cells: list[str], line: int, field: str) -> _Header:
     if len(cells) > MAX_COLUMNS:
         raise InputError(field, f"line {line}: {len(cells):,} columns", f"keep at most {MAX_COLUMNS}")
-    names = [cell.strip() or f"column {number}" for number, cell in enumerate(cells, 1)]
-    if all(_NUMBER.fullmatch(name.replace(",", ".")) for name in names):
-        raise InputError(field, f"line {line}: numbers stand where the names of the columns are expected", "add a first line with a name for each column")
+    names = tuple(cell.strip() or f"column {number}" for number, cell in enumerate(cells, 1))
     seen: set[str] = set()
     for name in names:
         if len(name) > MAX_NAME:
             raise InputError(field, f"line {line}: the column name {quoted(name)} has {len(name)} characters", f"keep names below {MAX_NAME}")
         if name in seen:
+            if _NUMBER.fullmatch(name):
+                raise _looks_like_data(name, line, field)
             raise InputError(field, f"line {line}: the column name {quoted(name)} is used twice", "give each column its own name")
         seen.add(name)
-    return names
+    unnamed = frozenset(name for name, cell in zip(names, cells, strict=True) if not cell.strip() or cell.strip().startswith("Unnamed:"))
+    return _Header(names, unnamed, line)
+
+
+def _looks_like_data(name: str, line: int, field: str) -> InputError:
+    return InputError(field, f"line {line} looks like data: {quoted(name)} stands where the name of a column is expected", "add a line of names above it")
+
+
+def _counts(column: Column) -> bool:
+    """Whether the cells are 0, 1, 2, ... or 1, 2, 3, ..."""
+    first = column.numbers[0]
+    return bool(first in (0.0, 1.0) and np.array_equal(column.numbers, first + np.arange(len(column.numbers))))
+
+
+def _ambiguous(columns: list[Column], decimal: str) -> list[str]:
+    """A note where 7.431 may be 7431: no number of the file says what its mark means."""
+    marked = {column.name: [cell.strip() for cell in column.cells if _MARKED.fullmatch(cell.strip())] for column in columns if column.kind == "number"}
+    if not all(_THREE_DIGITS.fullmatch(cell) for cells in marked.values() for cell in cells):
+        return []
+    doubtful = [c for c in columns if c.kind == "number" and marked[c.name] and len(marked[c.name]) == np.count_nonzero(~np.isnan(c.numbers))]
+    word = "comma" if decimal == "," else "point"
+    return [
+        f"column {quoted(c.name)}: {marked[c.name][0]} is read as {_number(marked[c.name][0], decimal):.3f}, with a decimal {word}; "
+        "if the mark separates thousands, take it out"
+        for c in doubtful[:3]
+    ]
 
 
 def _has_decimal_comma(columns: list[tuple[str, ...]]) -> bool:
@@ -245,7 +388,7 @@ def _number(cell: str, decimal: str) -> float:
 
 def _column(name: str, cells: tuple[str, ...], decimal: str) -> Column:
     numbers = np.array([_number(cell, decimal) for cell in cells])
-    missing = sum(cell.strip().lower() in MISSING for cell in cells)
+    missing = sum(_missing(cell) for cell in cells)
     present = len(cells) - missing
     kind: Kind = "empty" if present == 0 else "number" if 2 * np.count_nonzero(~np.isnan(numbers)) >= present else "text"
     return Column(name, cells, numbers, kind, missing)
