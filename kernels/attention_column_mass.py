@@ -51,7 +51,7 @@ def reference(
     >>> (6 * reference(one, one, one, isolate=[1]).mass).round().tolist()
     [[[8.0, 8.0, 2.0]]]
     """
-    _check(q, k, v, isolate, gamma)
+    _check(q, k, v, isolate, first_query, gamma)
     length, repeats = q.shape[2], q.shape[1] // k.shape[1]
     k, v = (x.float().repeat_interleave(repeats, 1) for x in (k, v))
     position = torch.arange(length, device=q.device)
@@ -80,7 +80,7 @@ def op(
     """As ``reference``; on a CUDA device by two Triton kernels in O(T) memory. Forward only: raises ValueError when a gradient is wanted there."""
     if not use_triton(q):
         return reference(q, k, v, isolate=isolate, first_query=first_query, diagonal=diagonal, gamma=gamma, eps=eps)
-    _check(q, k, v, isolate, gamma)
+    _check(q, k, v, isolate, first_query, gamma)
     if torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in (q, k, v, gamma)):
         raise ValueError("attention_column_mass measures and has no backward pass; call it under torch.no_grad()")
     return launch(q, k, v, isolate=isolate, first_query=first_query, diagonal=diagonal, gamma=gamma, eps=eps)
@@ -96,12 +96,14 @@ def _isolated(q: torch.Tensor, isolate: Sequence[int]) -> torch.Tensor:
     return flags.to(q.device)
 
 
-def _check(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, isolate: Sequence[int], gamma: torch.Tensor | None) -> None:
+def _check(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, isolate: Sequence[int], first_query: int, gamma: torch.Tensor | None) -> None:
     batch, heads, length, width = q.shape
     if k.shape != v.shape or k.shape != (batch, k.shape[1], length, width) or heads % k.shape[1]:
         raise ValueError(f"k {tuple(k.shape)} and v {tuple(v.shape)} do not fit q {tuple(q.shape)}")
     if any(not 0 <= position < length for position in isolate):
         raise ValueError(f"isolate {list(isolate)} names a position outside 0 to {length - 1}")
+    if first_query < 0:
+        raise ValueError(f"first_query is {first_query}, a position from 0")
     if gamma is not None and gamma.shape not in ((width,), (heads, width)):
         raise ValueError(f"gamma must have shape ({width},) or ({heads}, {width}), not {tuple(gamma.shape)}")
 

@@ -31,7 +31,7 @@ def reference(x: torch.Tensor, gamma: torch.Tensor, eps: float = EPS) -> torch.T
 def op(x: torch.Tensor, gamma: torch.Tensor, eps: float = EPS) -> torch.Tensor:
     """As ``reference``; on a CUDA device one fused kernel each way."""
     _check(x, gamma)
-    return _Fused.apply(x, gamma, eps) if use_triton(x) else reference(x, gamma, eps)
+    return Fused.apply(x, gamma, eps) if use_triton(x) else reference(x, gamma, eps)
 
 
 def _check(x: torch.Tensor, gamma: torch.Tensor) -> None:
@@ -108,7 +108,9 @@ def launch_backward(x: torch.Tensor, gamma: torch.Tensor, dy: torch.Tensor, eps:
     return dx, partial.sum((0, 1) if shared else 0).to(gamma.dtype)
 
 
-class _Fused(torch.autograd.Function):
+class Fused(torch.autograd.Function):
+    """The two kernels as one differentiable operation: ``Fused.apply(x, gamma, eps)``."""
+
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, gamma: torch.Tensor, eps: float) -> torch.Tensor:
         x = x.contiguous()

@@ -17,6 +17,7 @@ from backends.attention_sink import dominance_ratio, effective_rank, isolate_mas
 from backends.attention_sink.architecture import inspect
 from backends.attention_sink.card import SEQUENCE_A, Params
 from backends.attention_sink.interventions import Change, Stretch, random_neurons, scaling
+from backends.attention_sink.locking import first_keys, locking
 from backends.attention_sink.measures import nll, spread_over_samples, spread_over_width, theory
 from backends.attention_sink.neurons import find_super_neurons
 from backends.attention_sink.passages import passage_ids, passages
@@ -209,6 +210,29 @@ def test_super_neurons_are_found(decoder: language_model.Decoder) -> None:
     assert abs(found.down_column[507]) == pytest.approx(5.88, rel=TOLERANCE)
 
 
+def test_queries_lock_on_the_first_key(decoder: language_model.Decoder, before: Trace) -> None:
+    shares = [before.layers[layer].positive_share for layer in (3, 6, 12, 14)]
+    assert min(s for s in shares if s is not None) > 0.975
+    found = locking(first_keys(decoder.model, SEQUENCE_A[:1]), first_keys(decoder.model, [504, 3575, 6403, 2683]))
+    assert found.key_cosine[3] > 0.98
+    assert found.key_cosine[12] > 0.999
+    assert found.alignment.max() < 0.4  # the paper's figure for Llama-2 does not carry over
+
+
+def test_share_of_positive_products_is_that_of_the_library(qwen2: Any) -> None:
+    """Recomputed with the library's own rotation."""
+    from transformers.models.qwen2.modeling_qwen2 import apply_rotary_pos_emb
+
+    ids = np.arange(9) * 11 % 100
+    found = trace(qwen2, ids).layers[0].positive_share
+    attention, x = qwen2.model.layers[0].self_attn, qwen2.model.layers[0].input_layernorm(qwen2.model.embed_tokens(torch.as_tensor(ids)[None]))
+    cos, sin = qwen2.model.rotary_emb(x, torch.arange(9)[None])
+    q, k = (getattr(attention, name)(x).unflatten(-1, (-1, 8)).transpose(1, 2) for name in ("q_proj", "k_proj"))
+    q, k = apply_rotary_pos_emb(q, k, cos, sin)
+    product = (q[0, :, 1:] * k[0].repeat_interleave(2, 0)[:, :1]).sum(-1)
+    assert found == pytest.approx(float((product > 0).float().mean()))
+
+
 # ------------------------------------------------------------------------------------------ interventions and controls
 
 
@@ -385,8 +409,6 @@ METHOD = registry.get("attention-sink")
         ({"text": "two words", "target": 1}, "target", "2 tokens"),
         ({"target": 0}, "target", "already isolated"),
         ({"target": 63}, "target", "64 tokens"),
-        ({"layer": 30}, "layer", "30 layers"),
-        ({"head": 9}, "head", "9 heads"),
         ({"token_ids": [1, 2, 49152], "target": 1}, "token_ids", "49152"),
         ({"also_isolate": [64]}, "also_isolate", "position 64"),
         ({"token_ids": [5, 6, 7, 8, 9], "target": 2, "also_isolate": [1, 3]}, "also_isolate", "half"),
@@ -398,11 +420,18 @@ def test_run_refuses_in_words(decoder: language_model.Decoder, values: dict[str,
     assert caught.value.field == field
 
 
-@pytest.mark.parametrize(("field", "value"), [("strength", -1), ("strength", float("inf")), ("target", -1), ("amplify_layers", [1, 2]), ("also_isolate", [0])])
+@pytest.mark.parametrize(
+    ("field", "value"), [("strength", -1), ("strength", float("inf")), ("target", -1), ("amplify_layers", [1, 2]), ("also_isolate", [1, 2, 3, 4])]
+)
 def test_params_refuse_in_words(field: str, value: Any) -> None:
     with pytest.raises(InputError) as caught:
         validate(Params, {field: value})
     assert caught.value.field == field
+
+
+def test_fewer_positions_may_be_isolated_too() -> None:
+    assert validate(Params, {"also_isolate": [33]}).also_isolate == [33, 0, 0]
+    assert validate(Params, {"also_isolate": [33, 21]}).also_isolate == [33, 21, 0]
 
 
 def test_layers_may_be_given_as_papers_write_them() -> None:
@@ -438,7 +467,9 @@ def test_frames_fill_in_layer_by_layer_with_controls_beside(table_run: Any) -> N
     assert last["map"]["before"].shape == last["map"]["after"].shape == (64, 64)
     assert last["sink"]["target_norm_only"][3:].max() < 0.05, "scaling made a sink"
     assert last["sink"]["first_random_neurons"] == pytest.approx(last["sink"]["first_before"], abs=0.02)
-    assert last["variance"]["width_after"][K] > 1.5 * last["variance"]["width_before"][K]
+    early = last["variance_early"]
+    assert early["layer"] == 1
+    assert early["width_after"][K] > 1.3 * early["width_before"][K]
 
 
 def test_cut_text_says_so(decoder: language_model.Decoder) -> None:
@@ -487,6 +518,13 @@ def test_nothing_changed_means_no_after(decoder: language_model.Decoder) -> None
     assert last.metrics["sink_target_after"] is None
     assert "nothing was changed" in last.message
     assert "after" not in last.data["map"]
+
+
+def test_layer_and_head_beyond_the_model_are_its_last_ones(decoder: language_model.Decoder) -> None:
+    last = run(METHOD, cheap(METHOD, layer=99, head=99)).last
+    assert (last.data["layer"], last.data["head"]) == (29, 8)
+    assert "its last one, 29, is read" in last.message
+    assert last.metrics == run(METHOD, cheap(METHOD, layer=29, head=8)).last.metrics | {"seconds": last.metrics["seconds"]}
 
 
 def test_public_names() -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +102,9 @@ def test_a_cut_or_missing_file_is_unpacked_again(harm: str, tmp_path: Path, monk
         written.append(made)
 
     monkeypatch.setattr(model_files, "_write", write)
+    left = tmp_path / "models" / f".smollm2-135m-instruct.q4_1-{metadata.version(package.distribution)}-killed"
+    left.mkdir(parents=True)
+    os.utime(left, (0, 0))
     target = model_files.converted(package, model_files.packaged(package), lambda _: None)
     if harm == "cut":
         (target / "model.safetensors").write_bytes(b"wei")

@@ -251,8 +251,9 @@ def test_ablation_tells_what_becomes_of_the_first_word() -> None:
     found = frame()
     view = views_of(found, intervention="ablate")["sink"]
     assert f"{found.data['sink']['first_after'][20]:.0%} once" in view.summary
-    assert [t["name"] for t in view.traces if "fill" in t] == ["first word"]
-    assert [t["name"] for t in views_of(found)["sink"].traces if "fill" in t] == ["\u201cw9\u201d"]
+    for asked, drawn in (("first word", view), ("\u201cw9\u201d", views_of(found)["sink"])):
+        assert [t["name"] for t in drawn.traces if t.get("meta") == {"ghost": True}] == [asked]
+        assert trace(drawn, "below")["y"][:LAYERS] == pytest.approx(trace(drawn, asked)["y"])
 
 
 def test_controls_are_dashed_greys() -> None:
@@ -324,7 +325,7 @@ def test_what_the_pictures_show_is_the_metric(real: tuple[Params, list[Frame]]) 
     last = frames[-1]
     shown = {v.name: v for v in page.views(last, params)}["sink"]
     assert isinstance(shown, Figure)
-    after = next(t for t in shown.traces if "fill" in t)
+    after = next(t for t in shown.traces if t.get("meta") == {"ghost": True})
     assert after["y"][12] == pytest.approx(last.metrics["sink_target_after"])
     assert f"receives {last.metrics['sink_target_after']:.1%}" in shown.summary
     assert trace(shown, "after")["y"][4] > 2 * trace(shown, "before")["y"][4], "the isolated word became a sink"

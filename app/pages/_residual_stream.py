@@ -164,16 +164,15 @@ def spread(data: Mapping[str, Any]) -> Figure | None:
 
 
 def _spread_summary(data: Mapping[str, Any], found: Mapping[str, Any]) -> str:
-    """What this layer shows: the rule is one for independent values, which only the first layers have."""
+    """What this layer shows beside the theory, which is one of independent values."""
     values = floats(found["width_before"])
     kept = f"In layer {data['layer']} the output for the first word, which averages nothing, has spread {values[0]:.3g}"
     if values.size < 2:
         return f"{kept}."
     rest = float(np.median(values[1:]))
-    holds = (
-        "less, as for independent values" if rest < FELL * values[0] else "so the theory of independent values does not hold here; read one of the first layers"
-    )
-    return f"{kept}, for the others {rest:.3g} in the median: {holds}."
+    expected = f"independent values would give {float(np.median(floats(found['theory'])[1:])):.2g}"
+    fate = "averaging takes spread away" if rest < FELL * values[0] else "here it takes none; read one of the first layers"
+    return f"{kept}, for the others {rest:.3g} in the median ({expected}): {fate}."
 
 
 def _kept(size: int, positions: np.ndarray, watched: list[int]) -> np.ndarray:

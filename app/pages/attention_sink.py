@@ -14,7 +14,7 @@ from app.pages._residual_stream import dominance, effective_rank, norms, profile
 from app.pages._sink_tokens import FIRST, OTHERS, TARGET, End, before_after, blocks, changed, finite, name, page_start, panel, tag, whole
 from app.pages._split_conformal import floats
 from app.pages._super_neurons import down_column, neurons, sweep
-from app.plotting import Changes, Figure, Trace, View, alpha, axis, bars, end_labels, key_row, label, layout, line, rule
+from app.plotting import Changes, Figure, Trace, View, alpha, axis, band, bars, end_labels, key_row, label, layout, line, rule
 from backends.contract import Frame
 
 LARGEST = 100_000  # no text and no model has as many positions or layers
@@ -154,7 +154,10 @@ def _curves(curves: Mapping[str, Any], tokens: Mapping[str, Any], asked: str) ->
     for who, words, colour in (("first", "first word", FIRST), ("target", tag(tokens, tokens.get("target")), TARGET)):
         drawn, places = before_after(curves, who, words, colour)
         if who == asked and f"{who}_after" in curves:  # the answer: it stands out, and stays as a ghost
-            drawn[-1] |= {"meta": {"ghost": True}, "fill": "tozeroy", "fillcolor": alpha(colour, 0.12), "line": {**drawn[-1]["line"], "width": 3.5}}
+            drawn[-1] |= {"meta": {"ghost": True}, "line": {**drawn[-1]["line"], "width": 3.5}}
+            known = np.isfinite(drawn[-1]["y"])
+            under, height = drawn[-1]["x"][known], drawn[-1]["y"][known]
+            traces.append(band(under, np.zeros(height.size), height, "below", colour))
         traces += drawn
         ends += places
     return traces, ends

@@ -20,7 +20,8 @@ SEQUENCE_A = [(1000 + 37 * i * i + 11 * i) % 49152 for i in range(64)]  # the to
 
 _Head = Annotated[int, Field(ge=0, le=127)]
 _Id = Annotated[int, Field(ge=0, le=10_000_000)]
-_Position = Annotated[int, Field(ge=1, le=TOKENS_LIMIT - 1)]
+_Position = Annotated[int, Field(ge=0, le=TOKENS_LIMIT - 1)]
+ALSO = 3  # further positions that can be isolated
 
 
 def _extra(group: str, *, advanced: bool = True, **more: Any) -> dict[str, Any]:
@@ -65,11 +66,14 @@ class Params(contract.Params):
         title="Layer that is read",
         ge=0,
         le=127,
-        description="Layer at which the map and all figures are read, from 0",
+        description="Layer at which the map and all figures are read, from 0; beyond the model's last one, the last one",
         json_schema_extra=_extra("Reading", live=True, slider=[0, 29]),
     )
     head: _Head | Literal["mean"] = Field(
-        "mean", title="Attention head", description="Head shown in the map, or their mean", json_schema_extra=_extra("Reading", live=True, slider=[0, 8])
+        "mean",
+        title="Attention head",
+        description="Head shown in the map, or their mean; beyond the last one, the last one",
+        json_schema_extra=_extra("Reading", live=True, slider=[0, 8]),
     )
     onset_threshold: float = Field(
         0.3, ge=0.1, le=0.9, description="The sink begins at the first layer above this share", json_schema_extra=_extra("Reading", live=True, unit="share")
@@ -78,7 +82,11 @@ class Params(contract.Params):
         2, title="Layers amplified", ge=1, le=8, description="How many of the first layers amplify or scale the word", json_schema_extra=_extra("Intervention")
     )
     also_isolate: list[_Position] = Field(
-        [], max_length=3, description="Up to three more positions that are isolated too", json_schema_extra=_extra("Intervention")
+        [0] * ALSO,
+        min_length=ALSO,
+        max_length=ALSO,
+        description="More positions that are isolated too; 0 means none",
+        json_schema_extra=_extra("Intervention", labels=["One more", "Two more", "Three more"]),
     )
     controls: Literal["auto", "on", "off"] = Field(
         "auto",
@@ -99,6 +107,12 @@ class Params(contract.Params):
         description="The bundled model, or a hub name where the host has access",
         json_schema_extra=_extra("Text"),
     )
+
+    @field_validator("also_isolate", mode="before")
+    @classmethod
+    def _fill(cls, value: Any) -> Any:
+        """Fewer positions may be given; the rest is none."""
+        return [*value, *[0] * (ALSO - len(value))] if isinstance(value, list | tuple) and value else value
 
     @field_validator("amplify_layers", mode="before")
     @classmethod
@@ -188,7 +202,7 @@ CARD = Card(
             "late-word",
             "Where it fails: amplify a late word",
             {"intervention": "amplify", "target": 50, "strength": 20, "layer": 5},
-            10,
+            15,
             fails=True,
         ),
     ),
@@ -212,7 +226,7 @@ CARD = Card(
         ),
     ),
     claims=(
-        _table("sink-first", "The first word takes most of the attention", 0.606, "layer 20", "sink_first", 0.03),
+        _table("sink-first", "The first word takes most of the attention", 0.606, "layer 20", "sink_first", 0.006, intervention="none", target=0),
         _table("second-sink", "An isolated word becomes a sink", 0.298, "layer 20", "sink_target_after", 0.003),
         _table("norm-first", "The first word's norm", 26127.0, "entering layer 20", "norm_first", 261.0),
         _table("norm-second", "The isolated word's norm", 26270.0, "entering layer 20", "norm_target_after", 263.0),
@@ -223,11 +237,12 @@ CARD = Card(
             "onset-layer",
             "The sink begins at layer 2 for every input",
             2.0,
-            "the paper: Llama-2-7B; measured here: SmolLM2-135M, threshold 0.3",
+            "the paper: Llama-2-7B; measured here: SmolLM2-135M on random token ids, threshold 0.3. On the English default it begins at layer 12",
             "a public note on the paper, for Llama-2-7B, a model 50 times as large",
-            "isolate",
+            "sequence-a",
             "onset_layer",
             1.0,
+            {"intervention": "none", "target": 0},
         ),
         Claim(
             "dominance-paper",

@@ -14,8 +14,10 @@ from backends.attention_sink.architecture import Architecture, inspect
 from backends.attention_sink.card import CONTROLS_LIMIT, Params
 from backends.attention_sink.headnorm import BlockSpread, block_spread
 from backends.attention_sink.interventions import Change, Stretch, random_neurons, scaling
+from backends.attention_sink.locking import Locking, first_keys, locking
 from backends.attention_sink.neurons import SuperNeurons, find_super_neurons
 from backends.attention_sink.passages import passage_ids
+from backends.attention_sink.pretrained import pretraining
 from backends.attention_sink.tokens import Tokens, read_tokens
 from backends.attention_sink.tracing import Run, Trace, Watch, forward
 from backends.attention_sink.variance import sweeping, value_centres
@@ -66,11 +68,26 @@ class _Run:
     def also(self) -> tuple[int, ...]:
         """Positions that are isolated with the chosen one."""
         given = self.params.also_isolate if self.params.intervention == "isolate" else []
-        return tuple(sorted(set(given) - {self.params.target}))
+        return tuple(sorted(set(given) - {0, self.params.target}))
+
+    @property
+    def layer(self) -> int:
+        """The layer that is read."""
+        return min(self.params.layer, len(self.parts.layers) - 1)
 
     @property
     def head(self) -> int | None:
-        return None if self.params.head == "mean" else self.params.head
+        """The head that is shown; None is the mean."""
+        return None if self.params.head == "mean" else min(self.params.head, self.parts.heads - 1)
+
+    def clipped(self) -> list[str]:
+        """Layer and head live on sliders that are wider than a small model; what was read instead is said."""
+        said = []
+        if self.layer != self.params.layer:
+            said.append(f"the model has {len(self.parts.layers)} layers: its last one, {self.layer}, is read")
+        if self.head is not None and self.head != self.params.head:
+            said.append(f"the model has {self.parts.heads} heads: its last one, {self.head}, is shown")
+        return said
 
     def frames(self) -> Iterator[Frame]:
         params = self.params
@@ -89,11 +106,12 @@ class _Run:
             self.show(traces, found)
             yield self.frame(0.05 + 0.75 * done / len(self.parts.layers), f"layer {done - 1} of {len(self.parts.layers) - 1}: " + ", ".join(_words(plan)))
         self.measure(traces, alone)
+        self.data["locking"] = picture.locking(traces["before"], self.locked())
         if params.intervention in ("amplify", "scale"):
             yield from self.sweep()
         spread = self.context.memo("block", (params.gamma, params.seed), self.block)
         self.data["headnorm"] = picture.headnorm(spread)
-        trained = picture.pretraining()
+        trained = pretraining()
         self.data |= {"pretraining": trained} if trained else {}
         self.metrics["seconds"] = time.perf_counter() - self.began
         yield self.frame(1.0, self.summary())
@@ -104,9 +122,9 @@ class _Run:
         self.data |= {
             "made_by": {"model": self.decoder.description, "data": tokens.source, "size": f"{len(tokens.ids)} tokens", "device": on},
             "tokens": {"text": list(tokens.text), "ids": tokens.ids, "target": params.target, "also": list(self.also), "first": 0},
-            "layer": params.layer,
+            "layer": self.layer,
             "head": self.head,
-            "notes": [*tokens.notes],
+            "notes": [*tokens.notes, *self.clipped()],
         }
         self.metrics["tokens"] = len(tokens.ids)
 
@@ -182,13 +200,16 @@ class _Run:
         params = self.params
         self.data |= picture.layers(traces, params.target, self.also)
         self.data["neurons"] = picture.neurons(found, traces["before"], params.target)
-        if len(traces["before"].layers) > params.layer:
-            self.data |= picture.at_layer(traces, params.target, params.layer, self.head)
+        early = params.amplify_layers - 1  # before a sink has formed: later its own values are small, and the spread says nothing of its cause
+        if len(traces["before"].layers) > early:
+            self.data["variance_early"] = picture.spread(traces, early)
+        if len(traces["before"].layers) > self.layer:
+            self.data |= picture.at_layer(traces, params.target, self.layer, self.head)
 
     def measure(self, traces: dict[str, Trace], alone: list[Trace]) -> None:
         """All metrics, from whole traces."""
         params, before, after = self.params, traces["before"], traces.get("after")
-        layer, target = params.layer, params.target
+        layer, target = self.layer, params.target
         curve = before.sink_after(0, target)
         above = np.flatnonzero(curve > params.onset_threshold)
         checked = after if params.intervention == "isolate" and after is not None else before
@@ -208,6 +229,15 @@ class _Run:
             "oracle_error": max(apart),
         }
         self.data["notes"] = [*self.data["notes"], *before.notes]
+
+    def locked(self) -> Locking:
+        """The first word's keys beside those of other texts."""
+        model, check = self.decoder.model, self.context.check
+        first = int(self.tokens.ids[0])
+        own = self.context.memo("keys", (self.params.model, [first]), lambda: first_keys(model, [first], check))
+        texts = passage_ids(self.decoder.tokenizer, SWEEP_PASSAGES, 1)[:, 0]
+        others = self.context.memo("keys", (self.params.model, texts), lambda: first_keys(model, texts, check))
+        return locking(own, others)
 
     def sweep(self) -> Iterator[Frame]:
         """Mean score over eight passages against the strength, with the variance amplified and with the norm scaled only."""
@@ -239,11 +269,11 @@ class _Run:
     def summary(self) -> str:
         metrics, params = self.metrics, self.params
         word = self.tokens.text[params.target].strip() or "space"
-        text = f"layer {params.layer}: the first word receives {metrics['sink_first']:.1%} of later attention"
+        text = f"layer {self.layer}: the first word receives {metrics['sink_first']:.1%} of later attention"
         text += f", \u201c{word}\u201d {metrics['sink_target_before']:.1%}"
         text += "; nothing was changed, so nothing stands after it" if metrics["sink_target_after"] is None else f", changed {metrics['sink_target_after']:.1%}"
         text += "" if metrics["onset_layer"] is not None else f"; no layer passes the threshold of {params.onset_threshold:g}"
-        return " ".join(text.split())
+        return " ".join("; ".join([text, *self.clipped()]).split())
 
 
 def _check(params: Params, parts: Architecture, length: int) -> None:
@@ -254,17 +284,13 @@ def _check(params: Params, parts: Architecture, length: int) -> None:
     if length < target + 2:
         remedy = f"choose a position from 0 to {length - 2}, or a longer text" if length > 1 else "give a longer text"
         raise InputError("target", f"the text has {length} tokens, so no word comes after position {target} to look at it", remedy)
-    if params.layer >= layers:
-        raise InputError("layer", f"the model has {layers} layers", f"choose a layer from 0 to {layers - 1}")
-    if params.head != "mean" and params.head >= parts.heads:
-        raise InputError("head", f"the model has {parts.heads} heads", f"choose a head from 0 to {parts.heads - 1}, or mean")
     if params.amplify_layers > layers:
         raise InputError("amplify_layers", f"the model has {layers} layers", f"choose from 1 to {layers}")
     if params.intervention == "isolate":
         outside = [p for p in params.also_isolate if p >= length]
         if outside:
             raise InputError("also_isolate", f"position {outside[0]} is not among the {length} tokens", f"choose positions from 1 to {length - 1}")
-        if len({target, *params.also_isolate}) > length / 2:
+        if len({target, *params.also_isolate} - {0}) > length / 2:
             raise InputError("also_isolate", f"more than half of the {length} tokens would be isolated", "isolate fewer, or give a longer text")
 
 

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import functools
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from backends.attention_sink.headnorm import BlockSpread
+from backends.attention_sink.locking import Locking
 from backends.attention_sink.measures import theory
 from backends.attention_sink.neurons import SuperNeurons
 from backends.attention_sink.tracing import Trace
 from backends.attention_sink.variance import Sweep
-from backends.runtime import folders
 
 Array = np.ndarray
 Data = dict[str, Any]
 CURVE_POINTS = 512  # of a curve over positions; above, each block keeps its lowest and its highest value
 CONTROLS = ("norm_only", "random_neurons")
-LOGS = folders.ROOT / "static" / "weights" / "attention-sink"
-ARMS = ("baseline", "headnorm", "sigmoid")
 
 
 def layers(traces: Mapping[str, Trace], target: int, also: Sequence[int]) -> Data:
@@ -61,17 +57,18 @@ def at_layer(traces: Mapping[str, Trace], target: int, layer: int, head: int | N
         received[name] = found.sink
         profile[f"channel_value_{name}"] = np.abs(found.hidden[trace.place(target)])
         profile["top_channel"] = int(found.top_channel[target])
-    return {"map": chosen, "received": received, "profile": profile, "variance": _spread(pictured, layer)}
+    return {"map": chosen, "received": received, "profile": profile, "variance": spread(pictured, layer)}
 
 
-def _spread(pictured: Mapping[str, Trace], layer: int) -> Data:
+def spread(traces: Mapping[str, Trace], layer: int) -> Data:
     """The spread over the width before W_O (width) and after it (output), and sigma / sqrt(t + 1) from the first word's."""
+    pictured = {name: trace for name, trace in traces.items() if name not in CONTROLS}
     first = pictured["before"].layers[layer].value_spread
     kept = _thinned([trace.layers[layer].value_spread for trace in pictured.values()])
-    spread: Data = {"position": kept, "theory": theory(float(first[0]), kept)}
+    drawn: Data = {"layer": layer, "position": kept, "theory": theory(float(first[0]), kept)}
     for name, trace in pictured.items():
-        spread |= {f"width_{name}": trace.layers[layer].value_spread[kept], f"output_{name}": trace.layers[layer].output_spread[kept]}
-    return spread
+        drawn |= {f"width_{name}": trace.layers[layer].value_spread[kept], f"output_{name}": trace.layers[layer].output_spread[kept]}
+    return drawn
 
 
 def _thinned(curves: Sequence[Array]) -> Array:
@@ -106,6 +103,16 @@ def neurons(found: SuperNeurons, before: Trace | None, target: int) -> Data:
     return drawn
 
 
+def locking(before: Trace, found: Locking) -> Data:
+    """Queries that point at the first word's key, and how little that key depends on the text."""
+    return {
+        "layer": np.arange(len(before.layers)),
+        "positive_share": np.array([np.nan if layer.positive_share is None else layer.positive_share for layer in before.layers]),
+        "key_cosine": found.key_cosine,
+        "singular_alignment": found.alignment,
+    }
+
+
 def sweep(found: Sweep) -> Data:
     """Mean and dots of the strength sweep."""
     return {
@@ -123,16 +130,3 @@ def headnorm(found: BlockSpread) -> Data:
     """The exact block with and without head-wise RMSNorm."""
     plain, normalised, expected = (np.asarray(v) for v in (found.plain, found.normalised, found.theory))
     return {"position": np.arange(len(plain)), "plain": plain, "normalised": normalised, "theory": expected}
-
-
-@functools.cache
-def pretraining() -> Data:
-    """The logs of the small models that were trained with and without head-wise RMSNorm; empty where none is shipped."""
-    arms: Data = {}
-    for arm in ARMS:
-        path = LOGS / f"{arm}.json"
-        if path.is_file():
-            log = json.loads(path.read_text(encoding="utf-8"))
-            measured = {name: np.array(log["measured"][name]) for name in ("sink", "rank", "dominance")}
-            arms[arm] = {"step": np.array(log["step"]), "loss": np.array(log["loss"]), **measured}
-    return {"arms": arms} if arms else {}

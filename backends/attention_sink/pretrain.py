@@ -1,7 +1,7 @@
 """Trains one arm of the small pre-training experiment: ``python -m backends.attention_sink.pretrain baseline|headnorm|sigmoid``.
 
-Checkpoints go to ``out/pretrain/`` every few minutes; the same command goes on where the last one stopped. At the end the weights (fp16)
-and the log are written to ``static/weights/attention-sink/`` (``--ship`` another folder).
+Checkpoints go to ``out/pretrain/`` every few minutes; the same command goes on where the last one stopped. At the end the weights (fp16),
+the log and the model card are written to ``static/weights/attention-sink/`` (``--ship`` another folder).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from backends.attention_sink import measures, pretrain_data
+from backends.attention_sink import measures, pretrain_card, pretrain_data
 from backends.attention_sink.pretrain_model import ARMS, Arm, LayerTrace, Size, SmallDecoder
 from backends.runtime.folders import ROOT
 
@@ -123,7 +123,7 @@ def measure(model: SmallDecoder, ids: np.ndarray, windows: int = MEASURED_WINDOW
 
 
 def ship(training: Training, folder: Path) -> Path:
-    """Writes ``<arm>.safetensors`` (fp16) and ``<arm>.json`` (log and the figures measured on those fp16 weights); the log's path."""
+    """Writes ``<arm>.safetensors`` (fp16), ``<arm>.json`` (log, figures measured on those fp16 weights) and MODEL_CARD.md; the log's path."""
     folder.mkdir(parents=True, exist_ok=True)
     halves = {name: value.half().contiguous() for name, value in training.model.state_dict().items()}
     save_file(halves, folder / f"{training.arm}.safetensors")
@@ -146,6 +146,7 @@ def ship(training: Training, folder: Path) -> Path:
     }
     path = folder / f"{training.arm}.json"
     path.write_text(json.dumps(log, indent=1) + "\n")
+    pretrain_card.write(folder)
     return path
 
 

@@ -60,8 +60,8 @@ def arm(name: str) -> Shipped:
 
 
 def pretraining() -> dict[str, Any]:
-    """``{"arms": {name: {step, loss, sink, rank, dominance}}, "made_by": sentence}`` for the page; no arms where none was trained."""
-    return {"arms": {name: run.curve for name, run in shipped().items()}, "made_by": description()}
+    """``{"arms": {name: {step, loss, sink, rank, dominance, spread}}, "made_by": sentence}`` for the page; empty where no arm is shipped."""
+    return {"arms": {name: run.curve for name, run in shipped().items()}, "made_by": description()} if shipped() else {}
 
 
 def description() -> str:

@@ -30,6 +30,7 @@ class LayerTrace:
     norm, dominance, top_channel: (T,) of the residual stream h. hidden: (W, d), h of the watched positions. effective_rank: of h (T x d).
     value_spread, output_spread: (T,) standard deviation over the width, before and after W_O. received: (T, W), the head mean of the
     attention that each query gives to the watched positions. sink: (T,), S_k of every key over the queries after it (0 for the last).
+    positive_share: of the pairs of head and later query, those with q . k_0 > 0; None where the model normalises q and k.
     map, head_maps: (m, m) and (H, m, m) fp16, the maximum of each block. mlp_input: (W, d), activation: (W, n), of the watched positions.
     """
 
@@ -42,6 +43,7 @@ class LayerTrace:
     output_spread: Array
     received: Array
     sink: Array
+    positive_share: float | None
     map: Array | None
     head_maps: Array | None
     mlp_input: Array
@@ -156,12 +158,17 @@ class Recorder:
         self.watched = list(watch.positions)
         self.layers: list[list[LayerTrace]] = [[] for _ in runs]
         self._open: list[dict[str, Any]] = []
+        self._projected: dict[str, torch.Tensor] = {}
+        self._angles: tuple[torch.Tensor, torch.Tensor] | None = None
         self._hooks = [hook for number, layer in enumerate(parts.layers) for hook in self._hook(number, layer)]
 
     def _hook(self, number: int, layer: Any) -> list[Any]:
         return [
             layer.register_forward_pre_hook(lambda _, args, kwargs: self._entering(args[0] if args else kwargs["hidden_states"]), with_kwargs=True),
             layer.self_attn.o_proj.register_forward_pre_hook(lambda _, args: self._values(number, args[0])),
+            layer.self_attn.register_forward_pre_hook(lambda _, _args, kwargs: self._rotation(kwargs.get("position_embeddings")), with_kwargs=True),
+            layer.self_attn.q_proj.register_forward_hook(lambda _module, _args, out: self._stash("q", out)),
+            layer.self_attn.k_proj.register_forward_hook(lambda _module, _args, out: self._stash("k", out)),
             layer.self_attn.register_forward_hook(lambda _module, _args, result: self._attention(number, result)),
             layer.mlp.register_forward_pre_hook(lambda _, args: self._keep("mlp_input", args[0])),
             layer.mlp.down_proj.register_forward_pre_hook(lambda _, args: self._activation(number, args[0])),
@@ -192,6 +199,25 @@ class Recorder:
             kept["top_channel"] = row.abs().argmax(-1).int().cpu().numpy()
             kept["effective_rank"] = effective_rank(row) if run.full else None
 
+    def _rotation(self, angles: tuple[torch.Tensor, torch.Tensor] | None) -> None:
+        self._angles = angles
+
+    def _stash(self, name: str, out: torch.Tensor) -> None:
+        self._projected[name] = out
+
+    def _positive_share(self, index: int, number: int) -> float | None:
+        """Position 0 is not rotated; the queries are, by halves as in Llama."""
+        if self._angles is None or hasattr(self.parts.layers[number].self_attn, "q_norm") or len(self._projected["q"][index]) < 2:
+            return None
+        cos, sin = (angle.expand(len(self.runs), -1, -1)[index, :, None] for angle in self._angles)  # (T, 1, d_k)
+        q = self._projected["q"][index].unflatten(-1, (self.parts.heads, -1))
+        if cos.shape[-1] != q.shape[-1]:  # only a part of each head is rotated
+            return None
+        low, high = q.chunk(2, -1)
+        rotated = q * cos + torch.cat((-high, low), -1) * sin
+        first = self._projected["k"][index, 0].unflatten(-1, (self.parts.heads // self.parts.groups, -1)).repeat_interleave(self.parts.groups, 0)
+        return float(((rotated[1:] * first).sum(-1) > 0).float().mean())
+
     def _values(self, number: int, o: torch.Tensor) -> tuple[torch.Tensor] | None:
         self.watch.check()
         changed = None
@@ -210,8 +236,9 @@ class Recorder:
         output, weights = result[0], result[1]
         if weights is None:
             raise InputError("model", f"the attention of layer {number} returns no weights", "use a model with eager attention")
-        for run, kept, row, heads in zip(self.runs, self._open, output, weights, strict=True):
+        for index, (run, kept, row, heads) in enumerate(zip(self.runs, self._open, output, weights, strict=True)):
             self.watch.check()
+            kept["positive_share"] = self._positive_share(index, number) if run.full else None
             kept["output_spread"] = spread_over_width(row)
             mean = heads.float().mean(0)
             kept["received"] = mean[:, self.watched].cpu().numpy()

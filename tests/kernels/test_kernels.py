@@ -117,6 +117,8 @@ def test_shapes_that_do_not_fit_are_refused() -> None:
         attention_column_mass.op(q, q[:, :3], q[:, :3])
     with pytest.raises(ValueError, match="outside 0 to 5"):
         attention_column_mass.op(q, q, q, isolate=[6])
+    with pytest.raises(ValueError, match="first_query is -1"):
+        attention_column_mass.op(q, q, q, first_query=-1)
     with pytest.raises(ValueError, match="gamma"):
         attention_column_mass.op(q, q, q, gamma=torch.ones(3))
     with pytest.raises(ValueError, match="gamma"):
