@@ -13,6 +13,7 @@ from backends.validation import schema
 
 # Three columns, 60 rows, no two numbers alike: small enough for any method, large enough to be split three ways.
 SAMPLE_ROWS = 60
+LISTED = 12  # entries of a list that no control shows
 WIDE = 50  # from here on a range of numbers counts in factors
 
 
@@ -45,6 +46,9 @@ def legal(model: type[Params], field: str) -> list[Any]:
     elif kind == "numbers":
         inner = _numbers(node["items"])
         values += [[v] * len(node["labels"]) for v in inner]
+    elif kind == "hidden" and node.get("items", {}).get("type") in ("number", "integer"):
+        length = max(node.get("minItems", 0), min(LISTED, node.get("maxItems", LISTED)))
+        values += [[v] * length for v in _numbers(node["items"])]
     if optional:
         values.append(None)
     kept: list[Any] = []
