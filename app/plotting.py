@@ -100,6 +100,11 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"a figure holds a {type(value).__name__}")
 
 
+def floats(value: Any) -> np.ndarray:
+    """A float array; stored frames hold short arrays as lists, with None for NaN."""
+    return np.asarray(value, float)
+
+
 def typed_array(array: np.ndarray) -> dict[str, Any]:
     """``{dtype, bdata, shape?}`` as plotly.js reads it: float32 where the screen cannot tell, NaN kept.
 

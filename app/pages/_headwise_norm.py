@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from app.pages._sink_tokens import decades, finite, in_decades, log_ticks
-from app.pages._split_conformal import floats
-from app.plotting import Figure, Trace, axis, downsample_minmax, end_labels, layout, line, log_axis
+from app.plotting import Figure, Trace, axis, downsample_minmax, end_labels, floats, layout, line, log_axis
 
 HEIGHT = 320  # px
 SHOWN = 100  # points of a curve

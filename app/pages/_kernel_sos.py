@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from app.pages._split_conformal import ABOVE, BELOW, floats
-from app.plotting import Figure, axis, end_labels, label, layout, line, log_axis
+from app.pages._split_conformal import ABOVE, BELOW
+from app.plotting import Figure, axis, end_labels, floats, label, layout, line, log_axis
 
 
 def spectrum(data: Mapping[str, Any]) -> Figure | None:

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from app.pages._sink_tokens import FIRST, OTHERS, TARGET, before_after, changed, decades, finite, in_decades, log_ticks, name, tag, whole
-from app.pages._split_conformal import floats
-from app.plotting import Figure, Trace, axis, downsample_minmax, end_labels, key_row, label, layout, line, log_axis, rule, scatter
+from app.plotting import Figure, Trace, axis, downsample_minmax, end_labels, floats, key_row, label, layout, line, log_axis, rule, scatter
 
 HEIGHT, TOP, BOTTOM, RIGHT = 320, 16, 48, 116  # px
 CHANNELS = 320  # points of a vector's profile

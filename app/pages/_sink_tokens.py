@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from app.pages._split_conformal import floats
-from app.plotting import Panel, Trace, alpha, line, plain_text
+from app.plotting import Panel, Trace, alpha, floats, line, plain_text
 
 # Whom a colour means, on each picture of the page: the first token, the chosen one, all others.
 FIRST, TARGET, OTHERS = "$ink", "$method", "$data"

@@ -12,17 +12,12 @@ from typing import Any
 import numpy as np
 from scipy.special import betaln, gammaln
 
-from app.plotting import Figure, Trace, axis, band, histogram, intervals, key_row, label, layout, line, message, plain_text, rule, scatter
+from app.plotting import Figure, Trace, axis, band, floats, histogram, intervals, key_row, label, layout, line, message, plain_text, rule, scatter
 
 ABOVE, BELOW = "$method", "$peer-1"  # the two sides of a band, wherever both are compared
 BINS = 20  # about, in the histogram of scores
 FAR = 4  # quantiles from zero; scores beyond are counted, not drawn
 CENSORED = "The calibration set is too small for this error rate:<br>the quantile, and so the band, is infinite"
-
-
-def floats(value: Any) -> np.ndarray:
-    """A float array; stored frames hold short arrays as lists, with None for NaN."""
-    return np.asarray(value, float)
 
 
 def local_coverage(data: Mapping[str, Any], params: Any) -> Figure | None:

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from app.pages._sink_tokens import FIRST, TARGET, decades, finite, log_ticks, tag, whole
-from app.pages._split_conformal import floats
-from app.plotting import Figure, Trace, alpha, axis, bars, end_labels, key_row, label, layout, line, log_axis, scatter
+from app.plotting import Figure, Trace, alpha, axis, bars, end_labels, floats, key_row, label, layout, line, log_axis, scatter
 
 HEIGHT = 340  # px
 SHOWN = 200  # neurons of a cloud: those that answer most, and every so many of the rest

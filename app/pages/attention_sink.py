@@ -12,9 +12,8 @@ from app.pages._attention_map import attention_map
 from app.pages._headwise_norm import block_experiment, pretraining, pretraining_layers
 from app.pages._residual_stream import dominance, effective_rank, norms, profile, spread
 from app.pages._sink_tokens import FIRST, OTHERS, TARGET, End, before_after, blocks, changed, finite, name, page_start, panel, tag, whole
-from app.pages._split_conformal import floats
 from app.pages._super_neurons import down_column, neurons, sweep
-from app.plotting import Changes, Figure, Trace, View, alpha, axis, band, bars, end_labels, key_row, label, layout, line, rule
+from app.plotting import Changes, Figure, Trace, View, alpha, axis, band, bars, end_labels, floats, key_row, label, layout, line, rule
 from backends.contract import Frame
 
 LARGEST = 100_000  # no text and no model has as many positions or layers

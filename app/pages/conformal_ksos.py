@@ -12,8 +12,27 @@ import numpy as np
 import orjson
 
 from app.pages._kernel_sos import convergence, spectrum
-from app.pages._split_conformal import CENSORED, coverage_law, floats, local_coverage, score_sides
-from app.plotting import Changes, Figure, Panel, Trace, View, alpha, axis, band, end_labels, key_row, label, layout, line, outline, plain_text, rule, scatter
+from app.pages._split_conformal import CENSORED, coverage_law, local_coverage, score_sides
+from app.plotting import (
+    Changes,
+    Figure,
+    Panel,
+    Trace,
+    View,
+    alpha,
+    axis,
+    band,
+    end_labels,
+    floats,
+    key_row,
+    label,
+    layout,
+    line,
+    outline,
+    plain_text,
+    rule,
+    scatter,
+)
 from backends.contract import Frame
 from backends.runtime.tables import split_names
 
