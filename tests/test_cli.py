@@ -173,7 +173,8 @@ class TestRun:
         assert result.stdout == ""
         assert "the computation failed (ZeroDivisionError)" in result.stderr
         assert "Traceback" not in result.stderr
-        assert len(result.stderr.strip().splitlines()) == 1, "said once"
+        assert result.stderr.count("the computation failed") == 1, "said once"
+        assert len(result.stderr.strip().splitlines()) <= 2, "besides the fault at most the line of the start, which a quick run may pass over"
 
 
 @pytest.mark.usefixtures("mean_of_draws")
