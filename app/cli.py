@@ -19,10 +19,6 @@ from typing import Annotated, Any, ParamSpec, TypeVar
 
 import typer
 
-from backends.runtime import threads
-
-threads.configure()
-
 from backends.contract import UPLOAD_LIMIT_BYTES, Frame, InputError, Params, Upload
 from backends.registry import THEMES, Registered, get, methods
 from backends.runner import Runner, Update

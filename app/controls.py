@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -95,6 +96,12 @@ def kind_of(model: type[Params], field: str) -> tuple[Kind, Mapping[str, Any], b
     if kind in ("array", "object"):
         return "hidden", node, optional
     raise TypeError(f"{field}: there is no control for {node}")
+
+
+@cache
+def live_fields(model: type[Params]) -> tuple[str, ...]:
+    """The fields whose control answers while it is moved; asked once a frame, so remembered."""
+    return tuple(field for field in model.model_fields if kind_of(model, field)[1].get("live"))
 
 
 def _bounded(node: Mapping[str, Any]) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from app import pages
-from app.controls import kind_of
+from app.controls import live_fields
 from app.plotting import view_json
 from backends import registry
 from backends.contract import Card, Frame, MetricValue, Params
@@ -36,8 +36,7 @@ def render(slug: str, frame: Frame, params: Params) -> str:
 
 def picture_id(method: Registered, params: Params) -> str:
     """Names what the picture shows but for the live fields: a slider that is dragged leaves no ghosts."""
-    live = {f for f in method.Params.model_fields if kind_of(method.Params, f)[1].get("live")}
-    return hashlib.sha256(params.model_dump_json(exclude=live).encode()).hexdigest()[:12]
+    return hashlib.sha256(params.model_dump_json(exclude=set(live_fields(method.Params))).encode()).hexdigest()[:12]
 
 
 def metrics(method: Registered, values: Mapping[str, MetricValue], params: Params) -> list[dict[str, Any]]:

@@ -11,6 +11,7 @@ from typing import Any
 import gradio as gr
 
 from app import share
+from app.controls import kind_of
 from backends.contract import InputError, Params, Upload
 from backends.registry import Registered
 from backends.runner import Runner
@@ -81,8 +82,6 @@ def links(method: Registered, params: Params, run: str) -> dict[str, str]:
 
 
 def _is_file(model: type[Params], name: str) -> bool:
-    from app.controls import kind_of
-
     return kind_of(model, name)[0] == "upload"
 
 

@@ -13,7 +13,7 @@ import gradio as gr
 import orjson
 
 from app import controls, pages, share
-from app.controls import Control, own_component
+from app.controls import Control, live_fields, own_component
 from app.render import claim_params
 from backends.contract import InputError, Params
 from backends.registry import Registered
@@ -90,7 +90,7 @@ class Workbench:
             "seconds": self.card.presets[0].seconds,
             "presets": [{"name": p.name, "title": p.title, "seconds": p.seconds, "fails": p.fails} for p in self.card.presets],
             "steps": [{"preset": s.preset, "question": s.question} for s in self.card.exercise],
-            "live": [f for f in self.method.Params.model_fields if self._extra(f).get("live")],
+            "live": live_fields(self.method.Params),
         }
 
     @staticmethod
