@@ -49,7 +49,7 @@ def _load(name: str, device: str, say: model_files.Say) -> Decoder:
         import torch
         from transformers import AutoModelForCausalLM, AutoTokenizer
 
-        from backends.runtime import decoder_checks
+        from backends.runtime import decoder_checks, token_loop
 
         model_files.quiet()
         try:
@@ -59,6 +59,7 @@ def _load(name: str, device: str, say: model_files.Say) -> Decoder:
             short = " ".join(str(error).split())[:200]
             raise InputError("model", f"{name} cannot be opened as a language model ({short})", "choose another model") from None
         model = model.eval().requires_grad_(False).to(device)
+        token_loop.by_columns(model)
         oracle_error = decoder_checks.check(name, model)
     package = model_files.BUNDLED.get(name)
     size = package.weights if package else f"{model.num_parameters() / 1e6:,.0f} M parameters"

@@ -150,11 +150,12 @@ class _Text:
 def _generate(
     decoder: Decoder, prompts: Sequence[str], texts: Sequence[_Text], max_new: int, temperature: float, top_p: float, seeds: Sequence[int], check: Check
 ) -> None:
-    """The token loop on transformers. Not its ``generate``: that draws from the global random state, which other runs share, and
-    neither looks at Stop while it reads the prompts nor lets finished texts leave the batch."""
+    """Greedy or drawn tokens in float32. Not the library's ``generate``: that draws from the global random state, which other runs
+    share, and neither looks at Stop while it reads the prompts nor lets finished texts leave the batch."""
     import torch
     from tokenizers.decoders import DecodeStream
-    from transformers import DynamicCache
+
+    from backends.runtime import token_loop
 
     model, backend = decoder.model, decoder.tokenizer.backend_tokenizer
     ids = [decoder.tokenizer(prompt).input_ids for prompt in prompts]
@@ -165,23 +166,16 @@ def _generate(
     ends = _end_tokens(decoder)
     streams = [DecodeStream(skip_special_tokens=True) for _ in ids]
     generators = [torch.Generator().manual_seed(seed) for seed in seeds]
-    tokens = torch.tensor([[0] * (width - len(row)) + row for row in ids], device=decoder.device)  # the prompts end in one column
-    seen = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in ids], device=decoder.device)
+    pads = [width - len(row) for row in ids]
+    tokens = torch.tensor([[0] * pad + row for pad, row in zip(pads, ids, strict=True)], device=decoder.device)  # the prompts end in one column
     alive = list(range(len(ids)))
-    cache = DynamicCache(config=model.config)
-
-    def forward(chunk: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-        check()
-        places = (mask.cumsum(-1) - 1).clamp_min(0)[:, -chunk.shape[1] :]
-        with torch.inference_mode():
-            answer = model(chunk, attention_mask=mask, position_ids=places, cache=cache, use_cache=True, logits_to_keep=1)
-        return answer.logits[:, -1].float().cpu()
-
+    loop = token_loop.begin(model, pads, width + max_new)
     step = max(1, PREFILL_TOKENS // len(ids))
     for start in range(0, width, step):
-        logits = forward(tokens[:, start : start + step], seen[:, : start + step])
+        check()
+        logits = loop.read(tokens[:, start : start + step])
     for count in range(1, max_new + 1):
-        drawn = draw(logits, temperature, top_p, [generators[i] for i in alive])
+        drawn = draw(logits.float().cpu(), temperature, top_p, [generators[i] for i in alive])
         going = []
         for place, (i, token) in enumerate(zip(alive, drawn, strict=True)):
             if token in ends:
@@ -194,11 +188,10 @@ def _generate(
         if not going:
             return
         if len(going) < len(alive):
-            chosen = torch.tensor(going, device=decoder.device)
-            cache.batch_select_indices(chosen)
-            alive, drawn, seen = [alive[p] for p in going], [drawn[p] for p in going], seen[chosen]
-        seen = torch.cat([seen, seen.new_ones(len(alive), 1)], 1)
-        logits = forward(torch.tensor(drawn, device=decoder.device)[:, None], seen)
+            loop.keep(going)
+            alive, drawn = [alive[p] for p in going], [drawn[p] for p in going]
+        check()
+        logits = loop.read(torch.tensor(drawn, device=decoder.device)[:, None])
 
 
 def draw(logits: torch.Tensor, temperature: float, top_p: float, generators: Sequence[torch.Generator]) -> list[int]:
