@@ -19,7 +19,7 @@ from typing import Any, Literal
 import numpy as np
 
 Trace = dict[str, Any]
-Span = Literal["main", "wide", "half"]
+Span = Literal["lead", "main", "wide", "half"]  # lead: a slim strip above the main picture, for what a person acts on first
 
 TOKENS = ("$method", "$truth", "$peer-1", "$peer-2", "$peer-3", "$warning", "$data", "$ink", "$grid", "$muted")
 GL_POINTS = 2_000  # above this SVG markers block the browser's main thread

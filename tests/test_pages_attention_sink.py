@@ -26,8 +26,9 @@ from backends.runtime.context import RunContext
 from backends.validation import validate
 
 LAYERS, WIDTH, NEURONS, PASSAGES = 30, 576, 1536, 8
-FIGURES = ["sink", "map", "norm", "dominance", "spread", "profile", "neurons", "down_column", "sweep", "rank", "headnorm", "pretraining", "pretraining_layers"]
-VIEWS = ["sink", "tokens", *FIGURES[1:]]
+FIGURES = ["sink", "map", "norm", "dominance", "spread", "spread_samples", "profile", "neurons", "down_column", "sweep"]
+FIGURES += ["rank", "headnorm", "pretraining", "pretraining_layers"]
+VIEWS = ["tokens", *FIGURES]
 FRAME_BYTES = 90_000
 
 
@@ -72,6 +73,7 @@ def frame(length: int = 64, target: int | None = 9, cells: int | None = None, la
             "target_after": 0.31 * late * noise(layers),
             "first_norm_only": 0.6 * late * noise(layers),
             "target_norm_only": 0.004 * noise(layers),
+            "target_random_direction": 0.009 * noise(layers),
             "first_random_neurons": 0.59 * late * noise(layers),
             "target_random_neurons": 0.006 * noise(layers),
         },
@@ -84,6 +86,7 @@ def frame(length: int = 64, target: int | None = 9, cells: int | None = None, la
             "position": target or 0,
         },
         "variance": {"position": depth, "width_before": spread, "width_after": np.where(depth == target, 0.35, spread), "theory": 0.35 / np.sqrt(depth + 1)},
+        "variance_samples": {"layer": 1, "position": np.arange(64), "samples": falling[:64] * noise(64), "theory": falling[:64]},
         "neurons": {
             "layer": 11,
             "gate_norm": np.where(np.isin(np.arange(NEURONS), (1229, 1487)), 14.0, rng.normal(4.2, 0.3, NEURONS)),
@@ -98,8 +101,8 @@ def frame(length: int = 64, target: int | None = 9, cells: int | None = None, la
             "layer": 5,
             "position": 9,
             "strength": np.array([1.0, 2, 5, 10, 15, 20, 25, 30]),
-            **{f"{n}_mean": top * np.linspace(0, 1, 8) for n, top in (("variance", 0.14), ("norm_only", 0.003))},
-            **{f"{n}_dots": rng.uniform(0, top, (8, PASSAGES)) for n, top in (("variance", 0.5), ("norm_only", 0.005))},
+            **{f"{n}_mean": top * np.linspace(0, 1, 8) for n, top in (("variance", 0.14), ("norm_only", 0.003), ("random_direction", 0.01))},
+            **{f"{n}_dots": rng.uniform(0, top, (8, PASSAGES)) for n, top in (("variance", 0.5), ("norm_only", 0.005), ("random_direction", 0.02))},
         },
         "rank": {"layer": at, "effective_rank_before": 55 - 51 * late, "effective_rank_after": 55 - 49 * late},
         "headnorm": {"position": np.arange(512), "plain": falling * noise(512), "normalised": 0.55 * noise(512), "theory": falling},
@@ -154,7 +157,7 @@ def test_pictures_are_small(length: int) -> None:
 def test_pictures_wait_for_their_data() -> None:
     assert page.views(Frame(0.0, "loading"), settings()) == []
     tokens = frame().data["tokens"]
-    assert [v.name for v in page.views(Frame(0.1, "text", {}, {"tokens": tokens}), settings())] == ["sink", "tokens"]
+    assert [v.name for v in page.views(Frame(0.1, "text", {}, {"tokens": tokens}), settings())] == ["tokens", "sink"]
 
 
 @pytest.mark.parametrize("gone", ["map", "received", "sink", "norm", "dominance", "profile", "variance", "neurons", "sweep", "rank", "headnorm", "pretraining"])
@@ -168,7 +171,7 @@ def test_each_part_may_be_absent(gone: str) -> None:
         "neurons": {"neurons", "down_column"},
         "pretraining": {"pretraining", "pretraining_layers"},
     }
-    assert names[0] == "sink"
+    assert names[:2] == ["tokens", "sink"]
     assert set(VIEWS) - set(names) == drawn_of.get(gone, {gone})
 
 
@@ -313,7 +316,7 @@ def real() -> tuple[Params, list[Frame]]:
 def test_every_frame_of_a_real_run_is_drawn(real: tuple[Params, list[Frame]]) -> None:
     params, frames = real
     seen = [[v.name for v in page.views(f, params)] for f in frames]
-    assert all(names[0] == "sink" for names in seen)
+    assert all(names[1] == "sink" for names in seen)
     assert set(FIGURES[:8]) <= set(seen[-1])
     for found in frames:
         text = orjson.dumps([view_json(v) for v in page.views(found, params)])

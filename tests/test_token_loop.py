@@ -8,14 +8,13 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM
 
 from backends.runtime import token_loop
+from tests.decoders import small
 
-SIZES = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 3, "num_attention_heads": 4, "vocab_size": 97, "pad_token_id": None}
 LLAMA3 = {"rope_type": "llama3", "rope_theta": 10_000.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
 SHAPES: dict[str, dict[str, Any]] = {
-    "llama, one key a head": {"kind": "llama"},
+    "llama, one key a head": {"kind": "llama", "num_key_value_heads": 4},
     "llama, tied, grouped": {"kind": "llama", "num_key_value_heads": 2, "tie_word_embeddings": True},
     "llama, one key for all": {"kind": "llama", "num_key_value_heads": 1, "attention_bias": True, "mlp_bias": True},
     "llama, wide heads, llama3 angles": {"kind": "llama", "head_dim": 16, "rope_parameters": {**LLAMA3, "original_max_position_embeddings": 16}},
@@ -31,15 +30,6 @@ OTHERS: dict[str, dict[str, Any]] = {
 }
 
 
-def small(kind: str, **changes: Any) -> Any:
-    torch.manual_seed(0)
-    model = AutoModelForCausalLM.from_config(AutoConfig.for_model(kind, **{**SIZES, **changes}), attn_implementation="eager")
-    for name, value in model.named_parameters():
-        if "bias" in name or "norm" in name:  # new ones are 0 and 1, and would hide that they are left out
-            torch.nn.init.normal_(value, 1.0, 0.3)
-    return model.eval().requires_grad_(False)
-
-
 def answers(loop: Any, tokens: torch.Tensor, parts: tuple[int, ...]) -> list[torch.Tensor]:
     """The logits after each part, read one after the other."""
     return [loop.read(part) for part in tokens.split(list(parts), 1)]
@@ -53,7 +43,7 @@ def test_logits_are_those_of_one_plain_pass_row_by_row(shape: str, columns: bool
     if columns:
         token_loop.by_columns(model)
     pads, parts = (0, 3, 5), (6, 4, 1, 1)
-    tokens = torch.randint(0, 97, (3, 12), generator=torch.Generator().manual_seed(1))
+    tokens = torch.randint(0, 100, (3, 12), generator=torch.Generator().manual_seed(1))
     loop = token_loop.begin(model, pads, 12)
     assert isinstance(loop, token_loop.TokenLoop)
     found = torch.stack(answers(loop, tokens, parts), 1)
@@ -70,7 +60,7 @@ def test_other_decoders_go_through_the_library(shape: str) -> None:
     assert isinstance(loop, token_loop.LibraryLoop)
     with pytest.raises(ValueError, match="shape of Llama"):
         token_loop.TokenLoop(model, (0, 2), 12)
-    tokens = torch.randint(0, 97, (2, 9), generator=torch.Generator().manual_seed(1))
+    tokens = torch.randint(0, 100, (2, 9), generator=torch.Generator().manual_seed(1))
     found = torch.stack(answers(loop, tokens, (6, 1, 1, 1)), 1)
     for row, pad in enumerate((0, 2)):
         expected = model(tokens[row : row + 1, pad:]).logits[0][torch.tensor([5, 6, 7, 8]) - pad]
@@ -80,7 +70,7 @@ def test_other_decoders_go_through_the_library(shape: str) -> None:
 @pytest.mark.parametrize("shape", ["llama, one key a head", "gpt_neox"])
 def test_a_row_that_leaves_changes_no_other(shape: str) -> None:
     model = small(**{**SHAPES, **OTHERS}[shape])
-    tokens = torch.randint(0, 97, (3, 10), generator=torch.Generator().manual_seed(1))
+    tokens = torch.randint(0, 100, (3, 10), generator=torch.Generator().manual_seed(1))
     whole, cut = (token_loop.begin(model, (0, 2, 4), 10) for _ in range(2))
     whole.read(tokens[:, :8])
     cut.read(tokens[:, :8])
@@ -91,7 +81,7 @@ def test_a_row_that_leaves_changes_no_other(shape: str) -> None:
 
 def test_inner_states_are_those_of_the_library() -> None:
     model = small("qwen2", num_key_value_heads=2)
-    tokens = torch.randint(0, 97, (2, 7), generator=torch.Generator().manual_seed(1))
+    tokens = torch.randint(0, 100, (2, 7), generator=torch.Generator().manual_seed(1))
     own: dict[str, list[torch.Tensor]] = defaultdict(list)
     for layer in model.model.layers:
         layer.self_attn.o_proj.register_forward_pre_hook(lambda _, args: own["values"].append(args[0]))

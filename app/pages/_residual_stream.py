@@ -162,6 +162,32 @@ def spread(data: Mapping[str, Any]) -> Figure | None:
     return Figure("spread", "Does averaging take the spread away?", traces, plot, _spread_summary(data, found), height=HEIGHT)
 
 
+def sample_spread(data: Mapping[str, Any]) -> Figure | None:
+    """The spread over samples at each position, on random token ids: here the values come closest to independent ones."""
+    found = data.get("variance_samples")
+    if not found:
+        return None
+    kept = _kept(len(found["samples"]), floats(found["position"]), [])
+    at = floats(found["position"])[kept] + 1
+    traces: list[Trace] = []
+    ends = []
+    for key, words, colour, dash in (("theory", "theory 1/\u221at", "$truth", "dash"), ("samples", "measured", TARGET, "solid")):
+        values = floats(found[key])[kept]
+        traces.append(line(whole(at), values, words, colour, hover=f"{words}: %{{y:.3g}} for word number %{{x}}", width=1.75, dash=dash))
+        ends.append((float(values[-1]), words, colour))
+    values = finite(traces)
+    reach, across = decades(values), decades(at, pad=0.02)
+    plot = layout(
+        axis("number of words it can see", "count, log scale", type="log", range=list(across), showgrid=False, **log_ticks(across)),
+        log_axis("spread of o over samples", "standard deviation, log scale", values, range=list(reach), **log_ticks(reach)),
+        right=RIGHT,
+        annotations=end_labels(in_decades(ends), reach, HEIGHT - TOP - BOTTOM),
+    )
+    measured = floats(found["samples"])
+    text = f"In layer {found['layer']}, over 16 sequences of evenly spread token ids: {measured[0]:.3g} for the first word, {measured[-1]:.3g} for the last"
+    return Figure("spread_samples", "And on words without meaning?", traces, plot, f"{text}.", height=HEIGHT)
+
+
 def _spread_summary(data: Mapping[str, Any], found: Mapping[str, Any]) -> str:
     """What this layer shows beside the theory, which is one of independent values."""
     values = floats(found["width_before"])

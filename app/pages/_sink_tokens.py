@@ -105,10 +105,10 @@ def panel(data: Mapping[str, Any], params: Any) -> Panel:
     shown = (
         f"{length} tokens."
         if length <= PAGE
-        else f"Tokens {start} to {start + len(chips) - 1} of {length}; the columns of the picture above lead to the others."
+        else f"Tokens {start} to {start + len(chips) - 1} of {length}; the columns of the picture below lead to the others."
     )
     summary = f"{shown} Click one to choose it; the first sees nothing but itself already."
-    return Panel("tokens", "tokens", "The text, as the model reads it", {"tokens": chips, "legend": legend}, summary, "wide")
+    return Panel("tokens", "tokens", "The text, as the model reads it", {"tokens": chips, "legend": legend}, summary, "lead")
 
 
 def page_start(target: int | None) -> int:

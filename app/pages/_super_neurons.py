@@ -97,7 +97,11 @@ def sweep(data: Mapping[str, Any], params: Any) -> Figure | None:
     strength = floats(found["strength"])
     traces: list[Trace] = []
     ends = []
-    for key, words, colour, symbol in (("norm_only", "only longer", "$peer-1", "diamond-open"), ("variance", "more variance", TARGET, "circle")):
+    for key, words, colour, symbol in (
+        ("norm_only", "only longer", "$peer-1", "diamond-open"),
+        ("random_direction", "random direction", "$peer-2", "square-open"),
+        ("variance", "more variance", TARGET, "circle"),
+    ):
         dots = floats(found[f"{key}_dots"]).reshape(strength.size, -1)
         mean = floats(found[f"{key}_mean"])
         size = 5 if symbol == "circle" else 6
@@ -109,7 +113,7 @@ def sweep(data: Mapping[str, Any], params: Any) -> Figure | None:
     plot = layout(
         axis("strength \u03bb", "factor", showgrid=False),
         axis("attention received", "share", range=list(reach), tickformat=".0%", nticks=6),
-        right=104,
+        right=120,
         annotations=end_labels(ends, reach, HEIGHT - 64),
     )
     passages = floats(found["variance_dots"]).reshape(strength.size, -1).shape[1]
@@ -117,5 +121,7 @@ def sweep(data: Mapping[str, Any], params: Any) -> Figure | None:
     grown = f" from {mean[0]:.1%} to {mean[-1]:.1%}" if np.isfinite(mean[[0, -1]]).all() else ""
     control = floats(found["norm_only_mean"])
     only = f", a longer vector alone to {control[-1]:.1%}" if np.isfinite(control[-1]) else ""
-    text = f"At layer {found['layer']}, over {passages} passages, more variance moves the mean{grown}{only}. Single passages (dots) vary widely."
+    turned = floats(found["random_direction_mean"])
+    only += f", a random direction to {turned[-1]:.1%}" if np.isfinite(turned[-1]) else ""
+    text = f"At layer {found['layer']}, over {passages} texts, more variance moves the mean{grown}{only}. Single texts (dots) vary widely."
     return Figure("sweep", "A direction or a length: what does the detector read?", traces, plot, text, "wide", height=HEIGHT)

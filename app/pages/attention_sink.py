@@ -10,7 +10,7 @@ import numpy as np
 
 from app.pages._attention_map import attention_map
 from app.pages._headwise_norm import block_experiment, pretraining, pretraining_layers
-from app.pages._residual_stream import dominance, effective_rank, norms, profile, spread
+from app.pages._residual_stream import dominance, effective_rank, norms, profile, sample_spread, spread
 from app.pages._sink_tokens import FIRST, OTHERS, TARGET, End, before_after, blocks, changed, finite, name, page_start, panel, tag, whole
 from app.pages._super_neurons import down_column, neurons, sweep
 from app.plotting import Changes, Figure, Trace, View, alpha, axis, band, bars, end_labels, floats, key_row, label, layout, line, rule
@@ -23,6 +23,7 @@ DEPTH = 30  # layers of the bundled model: the axis stands still while they stre
 # Whom a control watches: scaling must not make the chosen word a sink, silencing random neurons must not end the first one.
 CONTROLS = (
     ("norm_only", "target_norm_only", "only longer", "$peer-1"),
+    ("random_direction", "target_random_direction", "random direction", "$peer-3"),
     ("random_neurons", "first_random_neurons", "random neurons off", "$peer-2"),
 )
 TITLES = {
@@ -35,17 +36,18 @@ TITLES = {
 
 
 def views(frame: Frame, params: Any) -> list[View]:
-    """What can be drawn of this frame, the main picture first; a picture waits until its data is there."""
+    """What can be drawn of this frame, the words and the main picture first; a picture waits until its data is there."""
     data = frame.data
     if "tokens" not in data:
         return []
     made: list[View | None] = [
-        _sink(data, params),
         panel(data, params),
+        _sink(data, params),
         attention_map(data),
         norms(data),
         dominance(data),
         spread(data),
+        sample_spread(data),
         profile(data),
         neurons(data),
         down_column(data),

@@ -88,6 +88,12 @@ class Params(contract.Params):
         description="More positions that are isolated too; 0 means none",
         json_schema_extra=_extra("Intervention", labels=["One more", "Two more", "Three more"]),
     )
+    sweep_texts: Literal["english", "random-ids"] = Field(
+        "english",
+        title="Texts of the sweep",
+        description="Eight English passages, or eight sequences of token ids without meaning",
+        json_schema_extra=_extra("Intervention"),
+    )
     controls: Literal["auto", "on", "off"] = Field(
         "auto",
         description="Scaling and random neurons run beside the change; auto does so up to 256 tokens",
@@ -137,8 +143,9 @@ direction, whatever it was, and every later query finds its key. That is the **a
 the first one. Later words still see both. If the cause is right, a second sink must appear, and it does.
 
 **Amplify** acts on the cause directly: $o_k\leftarrow\mu+\lambda(o_k-\mu)$ in the first layers, with $\mu$ the mean value over 1,024 token ids.
-**Scale** is its control: $o_k\leftarrow\lambda\,o_k$ makes the same vector longer and must not make a sink. **Ablate** zeroes the two columns of
-$W_\text{down}$; its control does so with two random neurons of the layer.
+**Scale** is its control: $o_k\leftarrow\lambda\,o_k$ makes the same vector longer and must not make a sink. A second control adds a random
+direction as long as what the amplification adds. **Ablate** zeroes the two columns of $W_\text{down}$; its control does so with two random
+neurons of the layer.
 
 Score of key $k$: $S_k$, the mean of $A_{qk}$ over heads and over the queries $q>k$. Dominance ratio: $\max_j|h_j|/\text{mean}_j|h_j|$. Effective
 rank: $\exp(-\sum p_i\ln p_i)$ of the normalised singular values. **Oracle**: an isolated word must go through the layers exactly as the text
@@ -148,8 +155,10 @@ that consists of it alone.
 _RECONSTRUCTED = (
     "The paper's text was not public; its code and a public note on it were. From the code: masks, amplification, head-wise RMSNorm and its start, the scores. "
     "Reconstructed here: the onset threshold for this model (0.3; the notebook takes 0.8 for Llama-2), super neurons found by the largest jump of the first "
-    "word's norm and by what they write, the mean value from 1,024 instead of 50,000 token ids, and the ablation with its control, which is an addition of "
-    "this lab. Left out: Kendall's tau between the output projection and the spread, because how the paper pairs them is not known."
+    "word's norm and by what they write, the mean value from 1,024 instead of 50,000 token ids, the random direction, and the ablation with its control, which "
+    "is an addition of this lab. The amplified score depends on the words around: at position 10 and strength 30 its mean over eight texts grows 21 times on "
+    "meaningless token ids and 3 times on the English passages (6 times at strength 5); an English word among meaningless ids grows as they do. Left out: "
+    "Kendall's tau between the output projection and the spread, because how the paper pairs them is not known."
 )
 
 

@@ -19,17 +19,32 @@ class Stretch:
     """o_k <- c + strength (o_k - c) at one position, before W_O, in the layers that have a centre c (section 4.3).
 
     centres: layer -> (H d_k,). With the mean value as centre this amplifies the variance; with 0 it scales the norm only, which is the
-    control: the direction that the later layers read stays the same.
+    control: the direction that the later layers read stays the same. directions: layer -> (H d_k,) of length 1, the second control: what
+    is added keeps its length, |strength - 1| |o_k - c|, and points there instead.
     """
 
     position: int
     strength: float
     centres: Mapping[int, Array]
+    directions: Mapping[int, Array] | None = None
+
+    def of(self, layer: int, o: torch.Tensor) -> torch.Tensor:
+        """The changed value of this layer; o: (H d_k,)."""
+        apart = o - torch.tensor(self.centres[layer], dtype=o.dtype, device=o.device)
+        if self.directions is not None:
+            apart = apart.norm() * torch.tensor(self.directions[layer], dtype=o.dtype, device=o.device)
+        return o + (self.strength - 1) * apart
 
 
 def scaling(position: int, strength: float, layers: Sequence[int], width: int) -> Stretch:
     """The norm-only control: o_k <- strength o_k."""
     return Stretch(position, strength, {layer: np.zeros(width, np.float32) for layer in layers})
+
+
+def random_directions(layers: Sequence[int], width: int, rng: np.random.Generator) -> dict[int, Array]:
+    """A direction for each layer, (width,), uniform on the sphere."""
+    drawn = rng.standard_normal((len(layers), width)).astype(np.float32)
+    return dict(zip(layers, drawn / np.linalg.norm(drawn, axis=1, keepdims=True), strict=True))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterator
 from functools import cached_property, partial
@@ -13,16 +14,16 @@ from backends.attention_sink import picture
 from backends.attention_sink.architecture import Architecture, inspect
 from backends.attention_sink.card import CONTROLS_LIMIT, Params
 from backends.attention_sink.headnorm import BlockSpread, block_spread
-from backends.attention_sink.interventions import Change, Stretch, random_neurons, scaling
+from backends.attention_sink.interventions import Change, Stretch, random_directions, random_neurons, scaling
 from backends.attention_sink.locking import Locking, first_keys, locking
 from backends.attention_sink.neurons import SuperNeurons, find_super_neurons
-from backends.attention_sink.passages import passage_ids
+from backends.attention_sink.passages import passage_ids, random_ids
 from backends.attention_sink.pretrained import pretraining
 from backends.attention_sink.tokens import Tokens, read_tokens
 from backends.attention_sink.tracing import Run, Trace, Watch, forward
-from backends.attention_sink.variance import sweeping, value_centres
+from backends.attention_sink.variance import sample_spread, sweeping, value_centres
 from backends.contract import Context, Frame, InputError, MetricValue
-from backends.runtime import device, language_model
+from backends.runtime import device, language_model, model_files
 
 LIVE = ("layer", "head", "onset_threshold")
 FRAME_S = 0.1  # at least, between two frames of the layers
@@ -107,7 +108,10 @@ class _Run:
             yield self.frame(0.05 + 0.75 * done / len(self.parts.layers), f"layer {done - 1} of {len(self.parts.layers) - 1}: " + ", ".join(_words(plan)))
         self.measure(traces, alone)
         self.data["locking"] = picture.locking(traces["before"], self.locked())
-        if params.intervention in ("amplify", "scale"):
+        early = params.amplify_layers - 1
+        over_samples = self.context.memo("sample spread", (params.model, early), lambda: sample_spread(self.decoder.model, early, self.context.check))
+        self.data["variance_samples"] = picture.sample_spread(early, over_samples)
+        if self.stretches:
             yield from self.sweep()
         spread = self.context.memo("block", (params.gamma, params.seed), self.block)
         self.data["headnorm"] = picture.headnorm(spread)
@@ -148,6 +152,8 @@ class _Run:
         if params.controls == "on" or (params.controls == "auto" and len(self.tokens.ids) <= CONTROLS_LIMIT):
             drawn = random_neurons(self.parts.neurons, found.layer, (found.first, found.second), ABLATED, rng)
             plan["norm_only"] = Run(Change(stretch=self.scaled()), full=False)
+            if self.stretches:
+                plan["random_direction"] = Run(Change(stretch=Stretch(params.target, params.strength, self.centres, self.directions)), full=False)
             plan["random_neurons"] = Run(Change(ablate=drawn), full=False)
             numbers = " and ".join(str(n) for _, n in drawn)
             self.data["notes"] = [*self.data["notes"], f"controls: the word scaled by {params.strength:g}, and neurons {numbers} of layer {found.layer} silent"]
@@ -175,6 +181,16 @@ class _Run:
         layers = self.params.amplify_layers
         return self.context.memo("centres", (self.params.model, layers), lambda: value_centres(self.decoder.model, layers, self.context.check))
 
+    @property
+    def stretches(self) -> bool:
+        """True when the change is one of the value's length or variance, which the strength sweep and its controls are about."""
+        return self.params.intervention in ("amplify", "scale")
+
+    @cached_property
+    def directions(self) -> dict[int, np.ndarray]:
+        """Of the random control: from the seed alone, so that the run and the sweep share them whatever else is drawn."""
+        return random_directions(range(self.params.amplify_layers), self.parts.width, np.random.default_rng(self.params.seed))
+
     def traced(self, plan: dict[str, Run]) -> Iterator[dict[str, Trace]]:
         """All runs in one batch, layer by layer; the last item is whole. Stored traces come at once."""
         watched = tuple(dict.fromkeys((0, self.params.target, *self.also)))
@@ -186,7 +202,10 @@ class _Run:
             return forward(self.decoder.model, self.tokens.ids, list(plan.values()), watch)
 
         def work(emit: Callable[[list[Trace]], None]) -> None:
-            whole.append(self.context.memo("traces", key, partial(compute, emit)))
+            # A layer of a long text takes seconds: the line below the bar says that it goes on.
+            long = len(self.tokens.ids) > CONTROLS_LIMIT
+            with model_files.ticking(self.context.say, "reading a long text") if long else contextlib.nullcontext():
+                whole.append(self.context.memo("traces", key, partial(compute, emit)))
 
         shown = 0.0
         for traces in self.context.stream(work):
@@ -240,22 +259,23 @@ class _Run:
         return locking(own, others)
 
     def sweep(self) -> Iterator[Frame]:
-        """Mean score over eight passages against the strength, with the variance amplified and with the norm scaled only."""
+        """Mean score over eight texts against the strength: variance amplified, norm scaled only, a random direction added."""
         model, tokenizer, position = self.decoder.model, self.decoder.tokenizer, min(self.params.target, SWEEP_LAST)
-        texts = passage_ids(tokenizer, SWEEP_PASSAGES, position + 1 + SWEEP_AFTER)
+        length, english = position + 1 + SWEEP_AFTER, self.params.sweep_texts == "english"
+        texts = passage_ids(tokenizer, SWEEP_PASSAGES, length) if english else random_ids(self.parts.vocabulary, SWEEP_PASSAGES, length)
         if position != self.params.target:
             self.data["notes"] = [*self.data["notes"], f"the sweep's passages are short: it changes position {position}"]
         whole: list[list[Any]] = []
 
         def compute(emit: Callable[[Any], None]) -> list[Any]:
             steps = []
-            for step in sweeping(model, texts, position, self.centres, self.context.check):
+            for step in sweeping(model, texts, position, self.centres, self.directions, self.context.check):
                 steps.append(step)
                 emit(step)
             return steps[-1:]
 
         def work(emit: Callable[[Any], None]) -> None:
-            key = (self.params.model, position, self.params.amplify_layers)
+            key = (self.params.model, texts, position, self.params.amplify_layers, self.params.seed)
             whole.append(self.context.memo("sweep", key, partial(compute, emit)))
 
         for number, step in enumerate(self.context.stream(work), 1):

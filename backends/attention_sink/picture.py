@@ -17,7 +17,7 @@ from backends.attention_sink.variance import Sweep
 Array = np.ndarray
 Data = dict[str, Any]
 CURVE_POINTS = 512  # of a curve over positions; above, each block keeps its lowest and its highest value
-CONTROLS = ("norm_only", "random_neurons")
+CONTROLS = ("norm_only", "random_direction", "random_neurons")
 
 
 def layers(traces: Mapping[str, Trace], target: int, also: Sequence[int]) -> Data:
@@ -121,9 +121,17 @@ def sweep(found: Sweep) -> Data:
         "position": found.position,
         "variance_mean": found.variance.mean(1),
         "norm_only_mean": found.norm_only.mean(1),
+        "random_direction_mean": found.random_direction.mean(1),
         "variance_dots": found.variance,
         "norm_only_dots": found.norm_only,
+        "random_direction_dots": found.random_direction,
     }
+
+
+def sample_spread(layer: int, found: Array) -> Data:
+    """Version (b) of the spread beside the law of independent values."""
+    position = np.arange(len(found))
+    return {"layer": layer, "position": position, "samples": found, "theory": theory(float(found[0]), position)}
 
 
 def headnorm(found: BlockSpread) -> Data:

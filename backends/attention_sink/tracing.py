@@ -1,4 +1,4 @@
-"""One forward pass watched layer by layer: attention is reduced in a hook and dropped, so that 2,000 tokens fit in memory.
+"""One forward pass watched layer by layer: attention is made in blocks of queries, reduced and dropped, so that 2,000 tokens fit in memory.
 
 Stored whole, the attention of 2,000 tokens in 30 layers and 9 heads would be 4.3 GB. Several runs of one text (without and with a change,
 and its controls) go through the layers together as one batch, so that their pictures grow side by side.
@@ -6,7 +6,6 @@ and its controls) go through the layers together as one batch, so that their pic
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,13 +13,14 @@ from typing import Any
 import numpy as np
 import torch
 
+from backends.attention_sink import attention
 from backends.attention_sink.architecture import Architecture, private_view
+from backends.attention_sink.attention import Asked, Reduced, map_block
 from backends.attention_sink.interventions import UNCHANGED, Change, Neuron, isolate_mask
 from backends.attention_sink.measures import dominance_ratio, effective_rank, nll, spread_over_width
 from backends.contract import InputError
 
 Array = np.ndarray
-MAP_SIDE = 160  # rows and columns of the largest map that is kept; longer texts are reduced by the maximum of blocks
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class LayerTrace:
     norm, dominance, top_channel: (T,) of the residual stream h. hidden: (W, d), h of the watched positions. effective_rank: of h (T x d).
     value_spread, output_spread: (T,) standard deviation over the width, before and after W_O. received: (T, W), the head mean of the
     attention that each query gives to the watched positions. sink: (T,), S_k of every key over the queries after it (0 for the last).
-    positive_share: of the pairs of head and later query, those with q . k_0 > 0; None where the model normalises q and k.
+    positive_share: of the pairs of head and later query, those with q . k_0 > 0; None for a control and for one token.
     map, head_maps: (m, m) and (H, m, m) fp16, the maximum of each block. mlp_input: (W, d), activation: (W, n), of the watched positions.
     """
 
@@ -114,11 +114,6 @@ class Trace:
         return np.asarray(self.stack("received")[:, after + 1 :, self.place(key)].mean(1))
 
 
-def map_block(length: int) -> int:
-    """Tokens that one row of a map stands for."""
-    return math.ceil(length / MAP_SIDE)
-
-
 @dataclass(frozen=True, slots=True)
 class Run:
     """One row of a batch. full: also keep maps, effective rank and loss; a control needs none of them."""
@@ -158,18 +153,15 @@ class Recorder:
         self.watched = list(watch.positions)
         self.layers: list[list[LayerTrace]] = [[] for _ in runs]
         self._open: list[dict[str, Any]] = []
-        self._projected: dict[str, torch.Tensor] = {}
-        self._angles: tuple[torch.Tensor, torch.Tensor] | None = None
+        asked = [Asked(self.watched, maps=run.full) for run in self.runs]
+        attention.reduce_in(parts, asked, self._attention, watch.check)
         self._hooks = [hook for number, layer in enumerate(parts.layers) for hook in self._hook(number, layer)]
 
     def _hook(self, number: int, layer: Any) -> list[Any]:
         return [
             layer.register_forward_pre_hook(lambda _, args, kwargs: self._entering(args[0] if args else kwargs["hidden_states"]), with_kwargs=True),
             layer.self_attn.o_proj.register_forward_pre_hook(lambda _, args: self._values(number, args[0])),
-            layer.self_attn.register_forward_pre_hook(lambda _, _args, kwargs: self._rotation(kwargs.get("position_embeddings")), with_kwargs=True),
-            layer.self_attn.q_proj.register_forward_hook(lambda _module, _args, out: self._stash("q", out)),
-            layer.self_attn.k_proj.register_forward_hook(lambda _module, _args, out: self._stash("k", out)),
-            layer.self_attn.register_forward_hook(lambda _module, _args, result: self._attention(number, result)),
+            layer.self_attn.register_forward_hook(lambda _module, _args, result: self._projected(result[0])),
             layer.mlp.register_forward_pre_hook(lambda _, args: self._keep("mlp_input", args[0])),
             layer.mlp.down_proj.register_forward_pre_hook(lambda _, args: self._activation(number, args[0])),
             layer.register_forward_hook(lambda *_: self._leaving(number)),
@@ -199,25 +191,6 @@ class Recorder:
             kept["top_channel"] = row.abs().argmax(-1).int().cpu().numpy()
             kept["effective_rank"] = effective_rank(row) if run.full else None
 
-    def _rotation(self, angles: tuple[torch.Tensor, torch.Tensor] | None) -> None:
-        self._angles = angles
-
-    def _stash(self, name: str, out: torch.Tensor) -> None:
-        self._projected[name] = out
-
-    def _positive_share(self, index: int, number: int) -> float | None:
-        """Position 0 is not rotated; the queries are, by halves as in Llama."""
-        if self._angles is None or hasattr(self.parts.layers[number].self_attn, "q_norm") or len(self._projected["q"][index]) < 2:
-            return None
-        cos, sin = (angle.expand(len(self.runs), -1, -1)[index, :, None] for angle in self._angles)  # (T, 1, d_k)
-        q = self._projected["q"][index].unflatten(-1, (self.parts.heads, -1))
-        if cos.shape[-1] != q.shape[-1]:  # only a part of each head is rotated
-            return None
-        low, high = q.chunk(2, -1)
-        rotated = q * cos + torch.cat((-high, low), -1) * sin
-        first = self._projected["k"][index, 0].unflatten(-1, (self.parts.heads // self.parts.groups, -1)).repeat_interleave(self.parts.groups, 0)
-        return float(((rotated[1:] * first).sum(-1) > 0).float().mean())
-
     def _values(self, number: int, o: torch.Tensor) -> tuple[torch.Tensor] | None:
         self.watch.check()
         changed = None
@@ -226,26 +199,19 @@ class Recorder:
             if stretch is None or number not in stretch.centres:
                 continue
             changed = o.clone() if changed is None else changed
-            centre = torch.tensor(stretch.centres[number], dtype=o.dtype, device=o.device)
-            changed[index, stretch.position] = centre + stretch.strength * (o[index, stretch.position] - centre)
+            changed[index, stretch.position] = stretch.of(number, o[index, stretch.position])
         for kept, row in zip(self._open, o if changed is None else changed, strict=True):
             kept["value_spread"] = spread_over_width(row)
         return None if changed is None else (changed,)
 
-    def _attention(self, number: int, result: tuple[torch.Tensor, ...]) -> None:
-        output, weights = result[0], result[1]
-        if weights is None:
-            raise InputError("model", f"the attention of layer {number} returns no weights", "use a model with eager attention")
-        for index, (run, kept, row, heads) in enumerate(zip(self.runs, self._open, output, weights, strict=True)):
-            self.watch.check()
-            kept["positive_share"] = self._positive_share(index, number) if run.full else None
+    def _attention(self, index: int, found: Reduced) -> None:
+        run, kept = self.runs[index], self._open[index]
+        kept |= {"received": found.received, "sink": found.sink, "positive_share": found.positive_share if run.full else None}
+        kept |= {"map": found.map, "head_maps": found.head_maps}
+
+    def _projected(self, output: torch.Tensor) -> None:
+        for kept, row in zip(self._open, output, strict=True):
             kept["output_spread"] = spread_over_width(row)
-            mean = heads.float().mean(0)
-            kept["received"] = mean[:, self.watched].cpu().numpy()
-            later = torch.arange(len(mean) - 1, -1, -1, device=mean.device).clamp(min=1)
-            kept["sink"] = (mean.tril(-1).sum(0) / later).cpu().numpy()
-            kept["map"] = _reduced(mean[None])[0] if run.full else None
-            kept["head_maps"] = _reduced(heads.float()).astype(np.float16) if run.full else None
 
     def _activation(self, number: int, values: torch.Tensor) -> tuple[torch.Tensor] | None:
         self.watch.check()
@@ -264,13 +230,6 @@ class Recorder:
         self.watch.on_layer(number, self.traces())
         if number == self.watch.last_layer and number + 1 < len(self.parts.layers):
             raise PassEnded
-
-
-def _reduced(heads: torch.Tensor) -> Array:
-    """(n, T, T) to (n, m, m): the maximum of each block of tokens."""
-    block = map_block(heads.shape[-1])
-    pooled = heads if block == 1 else torch.nn.functional.max_pool2d(heads[:, None], block, ceil_mode=True)[:, 0]
-    return np.asarray(pooled.cpu().numpy())
 
 
 def forward(model: Any, token_ids: Array, runs: Sequence[Run], watch: Watch = FIRST_TOKEN) -> list[Trace]:

@@ -11,6 +11,7 @@ import torch
 
 from backends.attention_sink.architecture import private_view
 from backends.attention_sink.interventions import Change, Stretch, scaling
+from backends.attention_sink.measures import spread_over_samples
 from backends.attention_sink.tracing import PassEnded, Run, Watch, forward
 from backends.contract import InputError
 
@@ -58,31 +59,58 @@ def value_centres(model: Any, layers: int, check: Callable[[], None] = lambda: N
     return centres
 
 
+def sample_spread(model: Any, layer: int, check: Callable[[], None] = lambda: None) -> Array:
+    """Version (b) of the spread of o in one layer: over 16 sequences of evenly spread token ids at each of 64 positions, (64,)."""
+    parts = private_view(model)
+    found: list[Array] = []
+
+    def keep(o: torch.Tensor) -> None:
+        check()
+        found.append(spread_over_samples(o))
+        raise PassEnded
+
+    hooks = [parts.layers[layer].self_attn.o_proj.register_forward_pre_hook(lambda _, args: keep(args[0]))]
+    hooks += [block.register_forward_pre_hook(lambda *_: check()) for block in parts.layers[: layer + 1]]
+    try:
+        with torch.inference_mode():
+            parts.base(input_ids=torch.as_tensor(spread_ids(parts.vocabulary), device=parts.device), use_cache=False)
+    except PassEnded:
+        pass
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return found[0]
+
+
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """S_k entering one layer for each strength and text: (s,), and (s, texts) with the variance amplified or the norm scaled only."""
+    """S_k entering one layer for each strength and text: (s,), and (s, texts) with the variance amplified, with the norm scaled only, and
+    with a random direction of the length that the amplification adds."""
 
     strength: Array
     layer: int
     position: int
     variance: Array
     norm_only: Array
+    random_direction: Array
 
 
-def sweeping(model: Any, texts: Array, position: int, centres: Mapping[int, Array], check: Callable[[], None]) -> Iterator[Sweep]:
-    """Yields the sweep so far after each strength; at strength 1 both are the unchanged text, which is run once.
+def sweeping(
+    model: Any, texts: Array, position: int, centres: Mapping[int, Array], directions: Mapping[int, Array], check: Callable[[], None]
+) -> Iterator[Sweep]:
+    """Yields the sweep so far after each strength; at strength 1 all three are the unchanged text, which is run once.
 
-    texts: (passages, T) token ids with T > position + 1.
+    texts: (passages, T) token ids with T > position + 1. directions: layer -> (H d_k,), of the random control.
     """
     layers = list(centres)
     width = len(next(iter(centres.values())))
     read = _read_layer(model, layers)
-    rows: list[tuple[Array, Array]] = []
+    rows: list[list[Array]] = []
     for number, strength in enumerate(STRENGTHS, 1):
-        changes = [Stretch(position, strength, centres), scaling(position, strength, layers, width)]
+        changes = [Stretch(position, strength, centres), scaling(position, strength, layers, width), Stretch(position, strength, centres, directions)]
         scores = [_scores(model, texts, position, change, read, check) for change in (changes[:1] if strength == 1 else changes)]
-        rows.append((scores[0], scores[-1]))
-        yield Sweep(np.array(STRENGTHS[:number]), read, position, np.stack([r[0] for r in rows]), np.stack([r[1] for r in rows]))
+        rows.append(scores if len(scores) > 1 else scores * len(changes))
+        yield Sweep(np.array(STRENGTHS[:number]), read, position, *(np.stack(column) for column in zip(*rows, strict=True)))
 
 
 def _read_layer(model: Any, layers: Sequence[int]) -> int:

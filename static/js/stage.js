@@ -7,7 +7,7 @@ import { reducedMotion } from "./tokens.js";
 
 const INVITATION = "Press Run to see the method work.";
 const MAIN_PX = [340, 720]; // least and greatest height of the main picture
-const SUMMARY_PX = 40;
+const EDGE_PX = 8; // from its lower end to the screen's
 
 export function mount(root, link, meta) {
   return new Stage(root, link, meta);
@@ -91,10 +91,11 @@ class Stage {
     this.views.delete(name);
   }
 
-  /** The main picture, the figures that sum it up, then the rest; nodes that are in place are not touched. */
+  /** The strip that leads, the main picture, the figures that sum it up, then the rest; nodes that are in place are not touched. */
   arrange(specs) {
-    const of = (main) => specs.filter((spec) => (spec.span === "main") === main).map((spec) => this.views.get(spec.name).element);
-    const wanted = [...of(true), this.metrics.element, ...of(false)];
+    const place = (spec) => Math.max(0, ["lead", "main"].indexOf(spec.span ?? "half") + 1) || 3;
+    const of = (which) => specs.filter((spec) => place(spec) === which).map((spec) => this.views.get(spec.name).element);
+    const wanted = [...of(1), ...of(2), this.metrics.element, ...of(3)];
     wanted.forEach((element, index) => {
       if (this.grid.children[index] !== element) this.grid.insertBefore(element, this.grid.children[index] ?? null);
     });
@@ -173,11 +174,11 @@ class FigureView extends View {
     return menu;
   }
 
-  /** The main picture ends where the screen does, so that it is seen whole together with the run bar. */
+  /** The main picture ends where the screen does, so that it is seen whole together with the run bar; its summary follows below. */
   fitScreen() {
     if (this.element.dataset.span !== "main" || !this.element.isConnected || matchMedia("(max-width: 860px)").matches) return;
     const top_px = this.node.getBoundingClientRect().top + scrollY;
-    this.node.style.height = `${Math.min(MAIN_PX[1], Math.max(MAIN_PX[0], innerHeight - top_px - SUMMARY_PX))}px`;
+    this.node.style.height = `${Math.min(MAIN_PX[1], Math.max(MAIN_PX[0], innerHeight - top_px - EDGE_PX))}px`;
   }
 
   update(spec, run) {

@@ -20,6 +20,16 @@ export class Panel {
     this.legend.hidden = !legend;
     this.legend.textContent = legend ?? "";
     this.tokens = tokens;
+    const chosen = tokens.findIndex((token) => token.selected);
+    if (chosen !== this.chosen) this.showChosen(chosen);
+  }
+
+  /** In a strip of one line the chosen token may stand out of sight. */
+  showChosen(chosen) {
+    this.chosen = chosen;
+    const node = this.line.children[chosen];
+    if (!node || this.line.scrollWidth <= this.line.clientWidth) return;
+    this.line.scrollLeft = node.offsetLeft - this.line.offsetLeft - (this.line.clientWidth - node.offsetWidth) / 2;
   }
 
   makeToken(index) {
