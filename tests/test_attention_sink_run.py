@@ -89,6 +89,8 @@ def test_run_gives_the_table(table_run: Any, before: Trace, after: Trace) -> Non
     assert (metrics["super_neuron_layer"], metrics["super_neuron_1"], metrics["super_neuron_2"]) == (11, 1229, 1487)
     assert metrics["onset_layer"] == np.flatnonzero(before.sink_after(0, K) > 0.3)[0]
     assert metrics["oracle_error"] < 1e-5
+    assert before.nll is not None
+    assert after.nll is not None
     assert metrics["nll_before"] == pytest.approx(before.nll.mean(), rel=1e-4)
     assert metrics["nll_after"] == pytest.approx(after.nll.mean(), rel=1e-4)
 
@@ -167,7 +169,7 @@ def test_layer_and_head_beyond_the_model_are_its_last_ones(decoder: language_mod
     last = run(METHOD, cheap(METHOD, layer=99, head=99)).last
     assert (last.data["layer"], last.data["head"]) == (29, 8)
     assert "its last one, 29, is read" in last.message
-    assert last.metrics == run(METHOD, cheap(METHOD, layer=29, head=8)).last.metrics | {"seconds": last.metrics["seconds"]}
+    assert dict(last.metrics) == dict(run(METHOD, cheap(METHOD, layer=29, head=8)).last.metrics) | {"seconds": last.metrics["seconds"]}
 
 
 def test_public_names() -> None:

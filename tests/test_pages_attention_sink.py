@@ -262,7 +262,7 @@ def test_ablation_tells_what_becomes_of_the_first_word() -> None:
 def test_controls_are_dashed_greys() -> None:
     view = views_of(frame())["sink"]
     for _, _, words, colour in page.CONTROLS:
-        assert trace(view, words)["line"] == {"color": colour, "width": 1.5, "dash": "dash" if colour == "$peer-1" else "dot"}
+        assert trace(view, words)["line"] == {"color": colour, "width": 1.5, "dash": {"$peer-1": "dash", "$peer-2": "dot", "$peer-3": "dashdot"}[colour]}
 
 
 def test_tokens_are_text_not_markup() -> None:

@@ -12,7 +12,7 @@ from app.pages._sink_tokens import FIRST, OTHERS, TARGET, before_after, changed,
 from app.plotting import Figure, Trace, axis, downsample_minmax, end_labels, floats, key_row, label, layout, line, log_axis, rule, scatter
 
 HEIGHT, TOP, BOTTOM, RIGHT = 320, 16, 48, 116  # px
-CHANNELS = 320  # points of a vector's profile
+CHANNELS = 240  # points of a vector's profile
 SHOWN = 100  # points of a curve over positions
 FLOOR = 1e-3  # below this a channel's value is not drawn: it would stretch the log axis to no end
 FELL = 0.8  # of the first word's spread: below this the others' has fallen

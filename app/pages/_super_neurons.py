@@ -12,7 +12,7 @@ from app.pages._sink_tokens import FIRST, TARGET, decades, finite, log_ticks, ta
 from app.plotting import Figure, Trace, alpha, axis, bars, end_labels, floats, key_row, label, layout, line, log_axis, scatter
 
 HEIGHT = 340  # px
-SHOWN = 200  # neurons of a cloud: those that answer most, and every so many of the rest
+SHOWN = 180  # neurons of a cloud: those that answer most, and every so many of the rest
 FLOOR = 1e-3  # a smaller answer is drawn here
 COLUMNS = 288  # bars of the down column: it is drawn in blocks, each with its largest weight
 
