@@ -76,7 +76,7 @@ def eig(weights: np.ndarray, answers: np.ndarray, n_options: int, error_rate: fl
 def check_answers(answers: np.ndarray, n_options: int) -> np.ndarray:
     """Answers (N,) as whole numbers below n_options; raises InputError for others."""
     answers = np.asarray(answers)
-    if answers.ndim != 1 or answers.dtype.kind not in "iub" or (answers.size and not (0 <= answers.min() and answers.max() < n_options)):
+    if answers.ndim != 1 or answers.dtype.kind not in "iub" or (answers.size and not (answers.min() >= 0 and answers.max() < n_options)):
         raise InputError("answers", "an answer is no option", f"give whole numbers from 0 to {n_options - 1}")
     return answers.astype(int)
 
@@ -102,15 +102,3 @@ def scores(joint: np.ndarray, n_options: np.ndarray, error_rate: float) -> tuple
 def waste(teig_bits: np.ndarray, eig_bits: np.ndarray) -> np.ndarray:
     """The part of EIG that is spent within the intents, sum_k b_k I(i; Y | i in C_k), by the chain rule; never negative."""
     return np.maximum(eig_bits - teig_bits, 0.0)
-
-
-def waste_directly(weights: np.ndarray, labels: np.ndarray, answers: np.ndarray, n_options: int, error_rate: float) -> float:
-    """The same from its definition, cluster by cluster: the check of the identity. labels (N,): the cluster of each candidate."""
-    weights = _distribution(weights, "weights")
-    total = 0.0
-    for cluster in np.unique(labels):
-        inside = labels == cluster
-        mass = weights[inside].sum()
-        if mass > 0:
-            total += mass * eig(weights[inside], answers[inside], n_options, error_rate)
-    return total
