@@ -65,15 +65,17 @@ def belief(weights: np.ndarray, labels: np.ndarray) -> np.ndarray:
     return np.bincount(labels[inside], weights[inside], int(labels.max(initial=-1)) + 1)
 
 
-def none_of_these(outside: float, error_rate: float) -> float:
-    """Mass of "none of the candidates" after the person said so; outside: the mass before.
+def none_of_these(weights: np.ndarray, answers: np.ndarray, outside: float, error_rate: float) -> tuple[np.ndarray, float]:
+    """(weights (N,), outside) after "none of these": every candidate that implies an option is multiplied by the error rate.
 
-    Every candidate is multiplied by the error rate, and the class outside takes the rest.
+    answers (N,): -1 where a candidate implies none of the options; outside: mass of what is no candidate, which takes the rest.
 
-    >>> none_of_these(0.0, 0.05)
+    >>> none_of_these(np.array([0.5, 0.5]), np.array([0, 1]), 0.0, 0.05)[1]
     0.95
     """
-    return outside + (1 - outside) * (1 - max(error_rate, LEAST))
+    likelihood = np.where(answers < 0, 1 - error_rate, max(error_rate, LEAST))
+    inside = float(weights @ likelihood)
+    return np.maximum(weights * likelihood / inside, LEAST), 1 - (1 - outside) * inside
 
 
 def effective_number(weights: np.ndarray) -> float:

@@ -23,7 +23,7 @@ ID_LENGTH = 12
 FEATURES_NAMED = 2
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Question:
     """One question and what each candidate of a draw implies.
 
@@ -138,12 +138,11 @@ def _yes_no(text: str, outcomes: Sequence[str], codes: np.ndarray, code: int, ax
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """The clusters of a draw as they stand: labels (N,), -1 outside; the barcode they were cut from, over the candidates ``at`` (M,)."""
+    """The clusters as they stand: labels (N,), -1 outside; deaths (M - 1,) and merges (M - 1, 2) of the candidates ``at`` (M,), in their places there."""
 
     labels: np.ndarray
     deaths: np.ndarray
     merges: np.ndarray
-    tau: float
     at: np.ndarray
 
 
@@ -158,7 +157,7 @@ def hyperplane_questions(candidates: Candidates, weights: np.ndarray, living: np
     if k < 2 or not candidates.features.shape[1]:
         return []
     mass = np.bincount(labels[inside], weights[inside], k)
-    sides = bipartitions(labels[partition.at], partition.deaths, partition.merges, partition.tau, mass)
+    sides = bipartitions(labels[partition.at], partition.merges, mass)
     of_candidate = sides[:, labels[inside]]
     share = weights[inside] / weights[inside].sum()
     normals, offsets = hyperplanes(candidates.features[inside], share, of_candidate)

@@ -9,15 +9,14 @@ STEPS = 8  # Newton's method has converged long before, to 1e-8 on all tasks
 UNIONS = 16
 
 
-def bipartitions(labels: np.ndarray, deaths: np.ndarray, merges: np.ndarray, tau: float, mass: np.ndarray) -> np.ndarray:
+def bipartitions(labels: np.ndarray, merges: np.ndarray, mass: np.ndarray) -> np.ndarray:
     """Sides of the clusters (S, K) bool: one for each edge of the merge tree between clusters, then unions near half of the belief.
 
-    labels (N,): cluster of each candidate; deaths, merges: the barcode they were cut from at tau; mass (K,): belief. The unions are
-    those of two parts of the tree (a part: what a cut leaves on one side, or what one merge joins), at most 16, nearest to 1/2.
+    labels (N,): cluster of each candidate; merges (N - 1, 2): of their barcode, from below; mass (K,): belief. The unions are those of
+    two parts of the tree (a part: what a cut leaves on one side, or what one merge joins), at most 16, nearest to 1/2.
     """
     k = len(mass)
-    between = merges[deaths > tau]
-    edges = np.stack([labels[between[:, 0]], labels[between[:, 1]]], 1) if len(between) else np.zeros((0, 2), dtype=int)
+    edges = labels[merges]
     edges = edges[(edges[:, 0] != edges[:, 1]) & (edges >= 0).all(1)]
     joined = list(np.eye(k, dtype=bool))
     group = np.arange(k)

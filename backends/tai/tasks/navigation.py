@@ -20,9 +20,9 @@ SHOPS = {"the bakery": (22, 4), "the bookshop": (22, 19)}
 OBSTACLES = {"the lake": (5, 8, 9, 16), "the hill": (14, 8, 18, 16)}  # x0, y0, x1, y1, inclusive; y grows to the north
 SIDES = ("south", "north")
 AXES = ("shop", "side of the lake", "side of the hill")
-JITTERS, JITTER = 8, 0.3  # random cost fields of a seed, and the largest extra cost of a cell
+JITTERS, JITTER = 6, 0.3  # random cost fields of a seed, and the largest extra cost of a cell
 WRONG_SIDE = 8.0  # cost factor beside an obstacle on the side that is not wanted
-FAULTS = 4  # places along the way at which a faulty route steps aside
+FAULTS = 2  # places along the way at which a faulty route steps aside
 FRECHET_CELLS = 10.0
 STYLES = (
     Style("How should the directions be worded?", ("by distance", "by street names", "by landmarks")),
