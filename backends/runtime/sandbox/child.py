@@ -8,12 +8,13 @@ made anew for each call (what it can reach and spoil), and limits of the kernel 
 """
 
 from __future__ import annotations
-
 import __future__
+
 import ast
 import bisect
 import builtins
 import collections
+import contextlib
 import ctypes
 import functools
 import gc
@@ -23,7 +24,6 @@ import json
 import math
 import operator
 import os
-import platform
 import re
 import resource
 import signal
@@ -31,36 +31,43 @@ import string
 import struct
 import sys
 import types
+import unicodedata  # noqa: F401 - the parser asks for it, and no file can be opened by then
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 MEMORY_EXIT = 9  # exit code when memory ran out where no candidate could be blamed in an orderly way
 NESTING = 20  # levels of containers in a value
 LONGEST_INT_BITS = 8_000
+BRACKETS: dict[type, tuple[str, str]] = {list: ("[", "]"), tuple: ("(", ")"), set: ("{", "}"), frozenset: ("frozenset({", "})")}
 
 # ------------------------------------------------------------------------------------------- what a candidate can say
 
-NODES = frozenset(
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+NODES = _words(
     """Module Expression FunctionDef ClassDef Return Delete Assign AugAssign AnnAssign For While If With Match Raise Try Assert Import ImportFrom Global
     Nonlocal Expr Pass Break Continue BoolOp NamedExpr BinOp UnaryOp Lambda IfExp Dict Set ListComp SetComp DictComp GeneratorExp Yield YieldFrom Compare
     Call FormattedValue JoinedStr Constant Attribute Subscript Starred Name List Tuple Slice Load Store Del And Or Add Sub Mult MatMult Div Mod Pow LShift
     RShift BitOr BitXor BitAnd FloorDiv Invert Not UAdd USub Eq NotEq Lt LtE Gt GtE Is IsNot In NotIn comprehension ExceptHandler arguments arg keyword
-    alias withitem match_case MatchValue MatchSingleton MatchSequence MatchMapping MatchClass MatchStar MatchAs MatchOr""".split()
+    alias withitem match_case MatchValue MatchSingleton MatchSequence MatchMapping MatchClass MatchStar MatchAs MatchOr"""
 )
 METHODS = frozenset(  # that a class may define; none is called by Python with a frame, a name or a namespace
     f"__{name}__"
-    for name in """init eq ne lt le gt ge hash bool len iter next contains getitem setitem delitem call repr str enter exit add sub mul truediv floordiv
-    mod pow neg abs radd rsub rmul iadd isub and or xor invert reversed int float index""".split()
+    for name in _words("""init eq ne lt le gt ge hash bool len iter next contains getitem setitem delitem call repr str enter exit add sub mul truediv floordiv
+    mod pow neg abs radd rsub rmul iadd isub and or xor invert reversed int float index""")
 )
 # Attributes that lead to frames, code, classes above, the object of an error, or read attributes that a text names.
 ATTRIBUTE = re.compile(r"__.*|(gi|cr|ag|tb|f|co|func)_.*|mro|obj|format_map|with_traceback")
-BUILTINS = frozenset(
-    """abs all any ascii bin bool bytearray bytes callable chr classmethod complex dict divmod enumerate filter float format frozenset hasattr hex int isinstance
-    issubclass iter len list map max min next object oct ord pow property range repr reversed round set slice sorted staticmethod str sum tuple zip
+BUILTINS = _words(
+    """abs all any ascii bin bool bytearray bytes callable chr classmethod complex dict divmod enumerate filter float format frozenset hasattr hex int
+    isinstance issubclass iter len list map max min next object oct ord pow property range repr reversed round set slice sorted staticmethod str sum tuple zip
     True False None NotImplemented Ellipsis __build_class__
     BaseException Exception ArithmeticError AssertionError AttributeError EOFError FloatingPointError IndexError KeyError LookupError MemoryError NameError
     NotImplementedError OverflowError RecursionError RuntimeError StopIteration TypeError UnboundLocalError UnicodeError ValueError
-    ZeroDivisionError""".split()
+    ZeroDivisionError"""
 )
 OWN_BUILTINS = frozenset({"print", "type"})
 UNSAID = frozenset(dir(builtins)) - BUILTINS - OWN_BUILTINS
@@ -73,10 +80,10 @@ MODULES: Mapping[str, tuple[Any, frozenset[str]]] = {
     "functools": (functools, frozenset({"cache", "cmp_to_key", "lru_cache", "partial", "reduce"})),
     "collections": (collections, frozenset({"Counter", "OrderedDict", "defaultdict", "deque"})),
     # Without attrgetter and methodcaller, which read the attributes that a text names.
-    "operator": (operator, frozenset("add and_ contains countOf eq floordiv ge gt indexOf is_ is_not itemgetter le lt mod mul ne neg not_ or_ sub truediv".split())),
-    "re": (re, frozenset("I IGNORECASE M MULTILINE S DOTALL compile escape findall finditer fullmatch match search split sub subn".split())),
-    "string": (string, frozenset("ascii_letters ascii_lowercase ascii_uppercase digits hexdigits octdigits punctuation whitespace".split())),
-    "typing": (None, frozenset("Any Callable Dict FrozenSet Hashable Iterable Iterator List Mapping Optional Sequence Set Tuple TypeVar Union".split())),
+    "operator": (operator, _words("add and_ contains countOf eq floordiv ge gt indexOf is_ is_not itemgetter le lt mod mul ne neg not_ or_ sub truediv")),
+    "re": (re, _words("I IGNORECASE M MULTILINE S DOTALL compile escape findall finditer fullmatch match search split sub subn")),
+    "string": (string, _words("ascii_letters ascii_lowercase ascii_uppercase digits hexdigits octdigits punctuation whitespace")),
+    "typing": (None, _words("Any Callable Dict FrozenSet Hashable Iterable Iterator List Mapping Optional Sequence Set Tuple TypeVar Union")),
     "__future__": (None, frozenset({"annotations"})),
 }
 
@@ -132,11 +139,11 @@ def _identifiers(node: ast.AST) -> Iterator[str]:
 
 def _check_import(node: ast.Import | ast.ImportFrom, line: int) -> None:
     for alias in node.names:
-        module = (node.module or "") if isinstance(node, ast.ImportFrom) else alias.name
-        if module not in MODULES or getattr(node, "level", 0):
-            raise Forbidden(f"import {'.' * (getattr(node, 'level', 0) or 0)}{module}", line)
-        if isinstance(node, ast.ImportFrom) and alias.name not in MODULES[module][1]:
-            raise Forbidden(f"from {module} import {alias.name}", line)
+        module, part = ("." * node.level + (node.module or ""), alias.name) if isinstance(node, ast.ImportFrom) else (alias.name, None)
+        if module not in MODULES:
+            raise Forbidden(f"import {module}", line)
+        if part is not None and part not in MODULES[module][1]:
+            raise Forbidden(f"from {module} import {part}", line)
         if alias.asname and alias.asname.startswith("__"):
             raise Forbidden(alias.asname, line)
 
@@ -201,7 +208,8 @@ def _namespace() -> dict[str, Any]:
 # ------------------------------------------------------------------------------------------- what the process can do
 
 LIMITS = ("NPROC", "NOFILE", "FSIZE", "CORE", "MSGQUEUE", "MEMLOCK")  # all to nothing: no process, no file or socket, no byte in a file
-ARCHITECTURES = {  # machine -> (AUDIT_ARCH, numbers of: read write mmap mprotect munmap brk mremap madvise rt_sigreturn setitimer futex getrandom exit exit_group)
+# machine -> (AUDIT_ARCH, read write mmap mprotect munmap brk mremap madvise rt_sigreturn setitimer futex getrandom exit exit_group)
+ARCHITECTURES = {
     "x86_64": (0xC000003E, (0, 1, 9, 10, 11, 12, 25, 28, 15, 38, 202, 318, 60, 231)),
     "aarch64": (0xC00000B7, (63, 64, 222, 226, 215, 214, 216, 233, 139, 103, 98, 278, 93, 94)),
 }
@@ -211,11 +219,9 @@ def confine(memory_bytes: int, cpu_s: int) -> None:
     """Gives up for good all that a candidate does not need. Where the kernel refuses one fence the others stand."""
     if os.geteuid() == 0:  # root passes by the limit on processes
         for drop in (lambda: os.setgroups([]), lambda: os.setresgid(65534, 65534, 65534), lambda: os.setresuid(65534, 65534, 65534)):
-            try:
+            with contextlib.suppress(OSError):
                 drop()
-            except OSError:
-                pass
-    limits = {name: 0 for name in LIMITS} | {"AS": memory_bytes, "CPU": cpu_s}
+    limits = dict.fromkeys(LIMITS, 0) | {"AS": memory_bytes, "CPU": cpu_s}
     for name, most in limits.items():
         number = getattr(resource, f"RLIMIT_{name}", None)
         if number is not None:
@@ -226,9 +232,10 @@ def confine(memory_bytes: int, cpu_s: int) -> None:
 
 def _filter_system_calls() -> None:
     """A seccomp filter: whatever is not needed to compute, to read and to write answers EPERM."""
-    if platform.machine() not in ARCHITECTURES:
+    machine = os.uname().machine
+    if machine not in ARCHITECTURES:
         return
-    arch, allowed = ARCHITECTURES[platform.machine()]
+    arch, allowed = ARCHITECTURES[machine]
     load, equal, answer = 0x20, 0x15, 0x06  # BPF_LD|W|ABS, BPF_JMP|JEQ|K, BPF_RET|K
     steps = [(load, 0, 0, 4), (equal, 1, 0, arch), (answer, 0, 0, 0x80000000), (load, 0, 0, 0)]  # another architecture: killed
     steps += [(equal, len(allowed) - i, 0, number) for i, number in enumerate(allowed)]
@@ -266,7 +273,7 @@ def show(value: Any, room: int, depth: int = 0) -> str:
         parts = _parts(value, room, depth)
         parts = parts if kind in (list, tuple) else sorted(parts)
         inside = ", ".join(parts) + ("," if kind is tuple and len(parts) == 1 else "")
-        begin, end = {list: "[]", tuple: "()", set: "{}", frozenset: ["frozenset({", "})"]}[kind]
+        begin, end = BRACKETS[kind]
         text = begin + inside + end if parts or kind in (list, tuple) else f"{kind.__name__}()"
     elif issubclass(kind, dict):
         keys, values = _parts(dict.keys(value), room, depth), _parts(dict.values(value), room, depth)
@@ -363,9 +370,9 @@ def serve(read: Callable[[], bytes], write: Callable[[bytes], Any]) -> None:
             code, name = prepare(source, request["function"])
         except Forbidden as error:
             refused = ("forbidden", str(error.args[0])[:100], error.args[1])
-        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:  # the parser has no memory left for nesting: not the candidate's own
-            message = error.msg if isinstance(error, SyntaxError) else "it is nested too deeply" if not isinstance(error, ValueError) else str(error)
-            refused = ("syntax", str(message)[:100], getattr(error, "lineno", None))
+        except Exception as error:  # noqa: BLE001 - SyntaxError, and ValueError, RecursionError and MemoryError for texts that are hard to parse
+            message = error.msg if isinstance(error, SyntaxError) else "it is nested too deeply or holds characters that Python cannot read"
+            refused = ("syntax", message[:100], getattr(error, "lineno", None))
         for p in range(first, len(given)):
             arm()
             kind, text, line = refused or (*call(code, name, given[p], room), None)

@@ -111,7 +111,8 @@ class _Child:
             )
         finally:
             shutil.rmtree(folder, ignore_errors=True)  # the child stands in a folder in which nothing can be made
-        assert self.process.stdin is not None and self.process.stdout is not None
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
         self.stdin, self.stdout = self.process.stdin, self.process.stdout
         self.buffer = b""
         self.poll = select.poll()
