@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
+import threading
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from backends.contract import Context
 from backends.tai.candidates import Arrive, Candidates
+from backends.tai.card import Params
 from backends.tai.tasks import grammar
 from backends.tai.tasks.grammar import Style
 
@@ -30,6 +33,7 @@ STYLES = (
     Style("Which way is up on the map?", ("north", "the way you face")),
 )
 Cell = tuple[int, int]
+Route = tuple[Cell, ...]
 
 
 class NavigationTask:
@@ -48,9 +52,10 @@ class NavigationTask:
         graph.add_edges_from(((x, y), (x + 1, y + step)) for x in range(SIDE - 1) for y in range(SIDE) for step in (-1, 1) if 0 <= y + step < SIDE)
         graph.remove_nodes_from([(x, y) for x0, y0, x1, y1 in OBSTACLES.values() for x in range(x0, x1 + 1) for y in range(y0, y1 + 1)])
         self.graph = graph
-        self._routes: dict[tuple[int, int, int], tuple[Cell, ...]] = {}
+        self.distances = Distances()
+        self._routes: dict[tuple[int, int, int], Route] = {}
 
-    def route(self, intent: int, field: int, fault: int = -1) -> tuple[Cell, ...]:
+    def route(self, intent: int, field: int, fault: int = -1) -> Route:
         """The cells of the cheapest way for an intent under one of the cost fields; a fault steps aside of one cell of it."""
         key = intent, field, fault
         if key not in self._routes:
@@ -61,7 +66,7 @@ class NavigationTask:
             self._routes[key] = self._shortest(intent, field, blocked)
         return self._routes[key]
 
-    def _shortest(self, intent: int, field: int, blocked: Cell | None) -> tuple[Cell, ...]:
+    def _shortest(self, intent: int, field: int, blocked: Cell | None) -> Route:
         import networkx
 
         shop, *wanted = self.intents[intent]
@@ -97,7 +102,7 @@ class NavigationTask:
             texts=tuple(directions(route, style) for route, style in zip(routes, drawn.styles, strict=True)),
             probes=probes,
             codes=codes,
-            distance=distances(routes),
+            distance=self.distances.of(routes),
             resolution=0.5 / FRECHET_CELLS,
             nuisance=grammar.nuisances(STYLES, drawn.styles),
             features=features(routes),
@@ -110,6 +115,12 @@ class NavigationTask:
             model=f"A* under {JITTERS} random cost fields, grammar of {len(self.intents)} intents",
             data=f"map of {SIDE} x {SIDE} cells, made for this lab",
         )
+
+
+def open_task(params: Params, context: Context) -> NavigationTask:
+    """The task of these params; routes and distances that were found once are kept for all visitors."""
+    key = (params.seed, params.quirk_rate, params.prior_skew)
+    return context.memo("navigation", key, lambda: NavigationTask(seed=params.seed, quirk_rate=params.quirk_rate, prior_skew=params.prior_skew))
 
 
 MAP: Mapping[str, Any] = {
@@ -128,23 +139,23 @@ PROBES = (
 FEATURES = ("which shop", "the side of the lake", "the side of the hill", "the row half way", "the length")
 
 
-def side_of(route: tuple[Cell, ...], obstacle: str) -> int:
+def side_of(route: Route, obstacle: str) -> int:
     """Homotopy class beside one obstacle: 1 where the route is north of it while it crosses its columns, else 0."""
     x0, y0, x1, y1 = OBSTACLES[obstacle]
     return int(np.mean([y for x, y in route if x0 <= x <= x1]) > (y0 + y1) / 2)
 
 
-def _shop(route: tuple[Cell, ...]) -> str:
+def _shop(route: Route) -> str:
     return next(name for name, at in SHOPS.items() if at == route[-1])
 
 
-def _middle_row(route: tuple[Cell, ...]) -> float:
+def _middle_row(route: Route) -> float:
     """Mean row between the lake and the hill."""
     between = range(OBSTACLES["the lake"][2] + 1, OBSTACLES["the hill"][0])
     return float(np.mean([y for x, y in route if x in between]))
 
 
-def outcomes(route: tuple[Cell, ...]) -> list[str]:
+def outcomes(route: Route) -> list[str]:
     """What the route does, in the order of ``PROBES``."""
     third = min(int(_middle_row(route) * 3 / SIDE), 2)
     tens = 5 * (len(route) // 5)
@@ -157,7 +168,7 @@ def outcomes(route: tuple[Cell, ...]) -> list[str]:
     ]
 
 
-def caption(route: tuple[Cell, ...]) -> str:
+def caption(route: Route) -> str:
     """One line: the shop and the sides.
 
     >>> caption(tuple((x, 12 if x < 4 else 4) for x in range(1, 23)))
@@ -167,7 +178,7 @@ def caption(route: tuple[Cell, ...]) -> str:
     return f"to {shop}, {lake} of the lake, {hill} of the hill"
 
 
-def directions(route: tuple[Cell, ...], style: np.ndarray) -> str:
+def directions(route: Route, style: np.ndarray) -> str:
     """The route in words, as its style has it: what the text distance compares."""
     moves = np.diff(np.array(route), axis=0)
     wording, units, up = (s.labels[v] for s, v in zip(STYLES, style, strict=True))
@@ -179,7 +190,7 @@ def _runs(moves: np.ndarray) -> Any:
     return itertools.groupby((int(dx), int(dy)) for dx, dy in moves)
 
 
-def features(routes: list[tuple[Cell, ...]]) -> np.ndarray:
+def features(routes: list[Route]) -> np.ndarray:
     """(N, F) in the order of ``FEATURES``, each in about [0, 1]."""
     names = list(SHOPS)
     rows = [
@@ -189,36 +200,52 @@ def features(routes: list[tuple[Cell, ...]]) -> np.ndarray:
     return np.array(rows, dtype=float)
 
 
-def distances(routes: list[tuple[Cell, ...]]) -> np.ndarray:
-    """D (N, N) = .5 min(1, discrete Frechet distance / 10 cells) + .3 [other shop] + .2 [other side of an obstacle]."""
-    known = list(dict.fromkeys(routes))
-    place = {route: i for i, route in enumerate(known)}
-    which = np.array([place[route] for route in routes])
-    ends = np.array([list(SHOPS).index(_shop(r)) for r in known])
-    sides = np.array([2 * side_of(r, "the lake") + side_of(r, "the hill") for r in known])
-    parts = 0.5 * np.minimum(1, frechet(known) / FRECHET_CELLS) + 0.3 * (ends[:, None] != ends) + 0.2 * (sides[:, None] != sides)
-    return parts[np.ix_(which, which)]
+class Distances:
+    """D = .5 min(1, discrete Frechet distance / 10 cells) + .3 [other shop] + .2 [other side of an obstacle] between routes, each pair once."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._place: dict[Route, int] = {}
+        self._known: list[Route] = []
+        self._table = np.zeros((0, 0))
+
+    def of(self, routes: Sequence[Route]) -> np.ndarray:
+        """(N, N), in [0, 1]."""
+        with self._lock:
+            fresh = [route for route in dict.fromkeys(routes) if route not in self._place]
+            if fresh:
+                self._place |= {route: len(self._known) + i for i, route in enumerate(fresh)}
+                self._known += fresh
+                rows = distances(fresh, self._known)
+                table = np.zeros((len(self._known),) * 2)
+                table[: -len(fresh), : -len(fresh)] = self._table
+                table[-len(fresh) :], table[:, -len(fresh) :] = rows, rows.T
+                self._table = table
+            at = [self._place[route] for route in routes]
+            return self._table[np.ix_(at, at)]
 
 
-def frechet(routes: list[tuple[Cell, ...]]) -> np.ndarray:
-    """Discrete Frechet distances (N, N) in cells (Eiter and Mannila), of all pairs at once.
+def distances(first: Sequence[Route], second: Sequence[Route]) -> np.ndarray:
+    """Distances (A, B) between two lists of routes."""
+    shops = [np.array([list(SHOPS).index(_shop(r)) for r in routes]) for routes in (first, second)]
+    sides = [np.array([2 * side_of(r, "the lake") + side_of(r, "the hill") for r in routes]) for routes in (first, second)]
+    apart = 0.5 * np.minimum(1, frechet(first, second) / FRECHET_CELLS)
+    return apart + 0.3 * (shops[0][:, None] != shops[1]) + 0.2 * (sides[0][:, None] != sides[1])
+
+
+def frechet(first: Sequence[Route], second: Sequence[Route]) -> np.ndarray:
+    """Discrete Frechet distances (A, B) in cells (Eiter and Mannila), of all pairs at once.
 
     Shorter routes wait at their last cell, which changes nothing: a leash that waits grows no longer.
     """
-    longest = max(map(len, routes))
-    points = np.array([[*route, *[route[-1]] * (longest - len(route))] for route in routes], dtype=float)
-    first, second = np.triu_indices(len(routes), 1)
-    found = np.zeros((len(routes), len(routes)))
-    if not first.size:
-        return found
-    leash = np.full((longest + 1, len(first)), np.inf)  # of the row before, shifted by one column
+    longest = max(len(route) for route in (*first, *second))
+    a, b = (np.array([[*route, *[route[-1]] * (longest - len(route))] for route in routes], dtype=float) for routes in (first, second))
+    leash = np.full((longest + 1, len(a), len(b)), np.inf)  # of the step before, shifted by one column
     leash[0] = -np.inf
     for i in range(longest):
-        apart = np.hypot(*np.moveaxis(points[first, i][:, None] - points[second], 2, 0)).T
-        above = leash
-        leash = np.full_like(above, np.inf)
+        apart = np.hypot(*np.moveaxis(a[:, i][:, None, None] - b, 3, 0))
+        above, leash = leash, np.full_like(leash, np.inf)
         for j in range(longest):
             best = np.minimum(np.minimum(above[j], above[j + 1]), leash[j])
-            leash[j + 1] = np.maximum(apart[j], best)
-    found[first, second] = found[second, first] = leash[-1]
-    return found
+            leash[j + 1] = np.maximum(apart[:, :, j], best)
+    return leash[-1]
