@@ -267,7 +267,7 @@ CARD = Card(
         Step(
             "wrong-answers",
             "A fifth of the answers is wrong and the lab assumes none. What happens to the right intent? Set the assumed rate to 0.2: what is the price?",
-            "It is ruled out for good by one wrong answer. With 0.2 it comes back, but an answer is worth only $1-H_2(0.2)=0.28$ bit, so the dialogue is longer.",
+            "One wrong answer rules it out for good. With 0.2 it comes back, but an answer is worth only $1-H_2(0.2)=0.28$ bit, so the dialogue is longer.",
         ),
     ),
     claims=(),

@@ -11,17 +11,17 @@ import numpy as np
 from backends.contract import InputError
 from backends.tai import belief as beliefs
 from backends.tai.candidates import Arrive, Candidates, Task, check
-from backends.tai.distances import blend, embed
+from backends.tai.distances import blend
 from backends.tai.homology import Rule, barcode, check_distance, components, threshold, tomato
 from backends.tai.questions import Question
 
-Clustering = Literal["components", "tomato"]
+Clustering = Literal["components", "tomato", "k-means"]
 OVERDRAW = 4  # candidates drawn for each one that is kept
 
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """Candidates (N), their blended distance (N, N), the barcode, tau, the clusters (N,) and a map (N, 2).
+    """Candidates (N), their blended distance (N, N), the barcode, tau and the clusters (N,).
 
     clusters below the least size have the label -1: "none of these".
     """
@@ -32,7 +32,6 @@ class Draw:
     merges: np.ndarray
     tau: float
     labels: np.ndarray
-    places: np.ndarray
     clustering: Clustering = "components"
     notes: tuple[str, ...] = ()
 
@@ -66,7 +65,7 @@ def analyse(candidates: Candidates, geometry: Geometry, rng: np.random.Generator
     kept = drop_small(labels, geometry.least_size)
     if (kept < 0).any():
         notes.append(f"{np.count_nonzero(kept < 0)} candidates stand alone and count as none of these")
-    return Draw(candidates, distance, deaths, merges, tau, kept, embed(distance), geometry.clustering, tuple(notes))
+    return Draw(candidates, distance, deaths, merges, tau, kept, geometry.clustering, tuple(notes))
 
 
 def drop_small(labels: np.ndarray, least: int) -> np.ndarray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 RIDGE = 1.0  # of the penalty ||w||^2 / 2 beside N times the mean loss, as scikit-learn's C = 1
-STEPS = 8  # Newton's method has converged long before, to 1e-8 on all tasks
+STEPS = 6  # of Newton's method, enough for 1e-6 at this ridge
 UNIONS = 16
 
 
@@ -73,6 +73,6 @@ def hyperplanes(features: np.ndarray, weights: np.ndarray, sides: np.ndarray) ->
         chance = 1 / (1 + np.exp(-np.clip(solution @ x.T, -30, 30)))
         gradient = (loads * (chance - target)) @ x + penalty * solution
         curvature = loads * np.maximum(chance * (1 - chance), 1e-6)
-        hessian = np.einsum("sn,nf,ng->sfg", curvature, x, x, optimize=True) + np.diag(penalty)
+        hessian = (curvature[:, None, :] * x.T) @ x + np.diag(penalty)
         solution = solution - np.linalg.solve(hessian, gradient[..., None])[..., 0]
     return solution[:, :-1], solution[:, -1]
