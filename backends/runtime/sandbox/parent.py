@@ -165,6 +165,7 @@ class _Request:
         self.sources, self.calls, self.function, self.limits = sources, calls, function, limits
         self.outcomes: list[list[Outcome]] = [[] for _ in sources]
         self.overruns = [0] * len(sources)
+        self.suspect: int | None = None  # the source that a child ended in: its calls are answered one by one
         self.unstarted = 0  # children that ended before they ran anything
         for source, done in zip(sources, self.outcomes, strict=True):
             if len(source) > SOURCE_CHARS:
@@ -185,6 +186,7 @@ class _Request:
             "cpu_s": math.ceil(limits.request_s) + 1,
             "memory_bytes": limits.memory_bytes,
             "text_chars": limits.text_chars,
+            "careful": self.suspect == pending[0],
         }
 
     def take(self, message: list[Any], pending: Sequence[int]) -> None:
@@ -204,8 +206,12 @@ class _Request:
         done.append(Outcome(kind, text, line))
 
     def overrun(self, outcome: Outcome) -> None:
-        """The child ended during the next call; after ``limits.overruns`` of these the source's other calls are not tried."""
+        """The child ended. First it is asked again, call by call; then the call is known, and after ``limits.overruns`` of these the
+        source's other calls are not tried."""
         i = self.pending()[0]
+        if self.suspect != i:
+            self.suspect = i
+            return
         self.overruns[i] += 1
         last = self.overruns[i] >= self.limits.overruns
         self.outcomes[i] += [outcome] * (len(self.calls) - len(self.outcomes[i]) if last else 1)
