@@ -64,7 +64,7 @@ def coded(probes: Sequence[tuple[str, str]], outcomes: Sequence[Sequence[str]]) 
 
 
 def coverage(values: np.ndarray, axes: Sequence[str], prints: np.ndarray) -> dict[str, float]:
-    """Axis -> share of the probes that tell two values of it apart while all other axes are equal.
+    """Axis -> share of the probes that tell two values of it apart, between intents that differ in as few other axes as there are.
 
     values (I, axes): each intent's value on each axis; prints (I, P): what a faultless candidate of each intent does, in codes.
     """
@@ -72,7 +72,8 @@ def coverage(values: np.ndarray, axes: Sequence[str], prints: np.ndarray) -> dic
     first, second = np.triu_indices(len(values), 1)
     differ = values[first] != values[second]
     for axis, name in enumerate(axes):
-        pairs = differ[:, axis] & (differ.sum(1) == 1)
+        pairs = differ[:, axis]
+        pairs = pairs & (differ.sum(1) == differ[pairs].sum(1).min(initial=len(axes)))
         told = (prints[first[pairs]] != prints[second[pairs]]).any(0)
         found[name] = float(told.mean()) if pairs.any() else 0.0
     return found
