@@ -220,10 +220,10 @@ def describe(calls: Sequence[str], texts: Sequence[Sequence[str]], codes: np.nda
     return tuple(line if len(line) <= CAPTION_CHARS else line[: CAPTION_CHARS - 3] + "..." for line in lines)
 
 
-KINDS = {
+KINDS = {  # the first pattern that fits says what the literal is
     "gives None": r"None",
     "gives True or False": r"True|False",
-    "gives a number": r"-?[\d.(].*[\d.j)]|-?\d",
+    "gives a number": r"-?[\d.]+(e[+-]?\d+)?|-?inf|nan|\(?-?[\d.][^,]*j\)?",
     "gives text": r"b?['\"].*",
     "gives a collection": r"[\[({].*|(set|frozenset)\(.*",
 }
@@ -231,13 +231,18 @@ KINDS = {
 
 def features(calls: Sequence[str], rows: Sequence[Sequence[Outcome]], texts: Sequence[Sequence[str]]) -> tuple[np.ndarray, tuple[str, ...]]:
     """(N, F) and F names: shares of the calls by kind of result, and for each call whether the result is the commonest one."""
-    values = [[outcome.text if outcome.kind == "value" else "" for outcome in row] for row in rows]
-    kinds = [[np.mean([re.fullmatch(pattern, text, re.DOTALL) is not None for text in row]) for pattern in KINDS.values()] for row in values]
-    raises = [np.mean([outcome.kind == "exception" for outcome in row]) for row in rows]
+    named = (*KINDS, "raises an error")
+    kinds = [[[kind == name for name in named] for kind in map(_kind, row)] for row in rows]
     commonest = [max(dict.fromkeys(column), key=list(column).count) for column in zip(*texts, strict=True)]
     common = [[float(text == usual) for text, usual in zip(row, commonest, strict=True)] for row in texts]
-    names = (*KINDS, "raises an error", *(f"f({call}) gives {usual}" for call, usual in zip(calls, commonest, strict=True)))
-    return np.column_stack([np.array(kinds), np.array(raises), np.array(common)]).astype(float), names
+    names = (*named, *(f"f({call}) gives {usual}" for call, usual in zip(calls, commonest, strict=True)))
+    return np.column_stack([np.mean(kinds, axis=1), common]), names
+
+
+def _kind(outcome: Outcome) -> str | None:
+    if outcome.kind == "value":
+        return next((name for name, pattern in KINDS.items() if re.fullmatch(pattern, outcome.text, re.DOTALL)), None)
+    return "raises an error" if outcome.kind == "exception" else None
 
 
 def styles(sources: Sequence[str]) -> tuple[Nuisance, ...]:
