@@ -139,6 +139,35 @@ def test_memory_of_one_call_is_free_for_the_next(sandbox: Sandbox) -> None:
     assert sandbox.run([greedy] * 2, ["1"] * 3, limits=Limits(call_s=2.0)) == [[Outcome("value", "1")] * 3] * 2
 
 
+def test_garbage_that_wakes_again_costs_its_own_source_alone(sandbox: Sandbox) -> None:
+    """A generator that is collected runs its ``finally``, and may leave another one behind: memory and time of the next candidate."""
+    source = """
+    def spread():
+        kept = bytearray(150_000_000)
+        try:
+            yield kept
+        finally:
+            again = spread()
+            next(again)
+            cycle = [again]
+            cycle.append(cycle)
+    def f(x):
+        g = spread()
+        next(g)
+        cycle = [g]
+        cycle.append(cycle)
+        return x
+    """
+    honest = "def f(x):\n    return len(bytearray(100_000_000))"
+    rows = sandbox.run([textwrap.dedent(source), honest, honest], ["1", "2"], limits=Limits(call_s=2.0))
+    assert rows[1:] == [[Outcome("value", "100000000")] * 2] * 2
+
+
+def test_warnings_and_the_printing_flag_of_re_write_nothing(sandbox: Sandbox) -> None:
+    source = "import re\ndef f(x):\n    re.compile('(a|b)+' * 500, 128)\n    return x is 1, '\\d'"
+    assert values(sandbox, source, "1") == ["(True, '\\\\d')"]
+
+
 def test_overruns_are_counted_by_source_and_others_go_on(sandbox: Sandbox) -> None:
     sometimes = "def f(x):\n    while x > 1: pass\n    return x"
     timeout, value = Outcome("timeout", "runs too long"), Outcome("value", "1")
@@ -203,6 +232,8 @@ FORGERIES = {
     "out of turn": "print('[1, 0, \"value\", \"x\", null]')",
     "twice": "print('[0, 0, \"value\", \"x\", null]\\n[0, 0, \"value\", \"x\", null]')",
     "a bool for a number": "print('[false, 0, \"value\", \"x\", null]')",
+    "a list for a kind": "print('[0, 0, [1], \"x\", null]')",
+    "a complaint about a call that comes late": "print('[\"call\", 0, \"x\"]')",
     "an unknown kind": "print('[0, 0, \"pickle\", \"x\", null]')",
     "no text": "print('[0, 0, \"value\", [1], null]')",
     "a long text": "print('[0, 0, \"value\", \"' + 'x' * 3000 + '\", null]')",
@@ -290,12 +321,33 @@ def test_a_slow_request_lets_the_next_one_pass(sandbox: Sandbox, slow: str) -> N
             first.result(20)
 
 
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_paused_request_holds_no_place(sandbox: Sandbox, begun: bool) -> None:
+    paused, going = threading.Event(), threading.Event()
+
+    def pause() -> None:
+        paused.set()
+        assert going.wait(60)
+
+    with ThreadPoolExecutor(1) as pool:
+        if not begun:  # it pauses in the line
+            sandbox._line.take(lambda: None)
+        slow = "def f(x):\n    return sum(range(10 ** 6))"
+        first = pool.submit(sandbox.run, [slow] * 20, ["1"], limits=Limits(call_s=5), check=pause)
+        assert paused.wait(60)
+        if not begun:
+            sandbox._line.give_back()
+        assert values(sandbox, "def f(x): return x", "1") == ["1"]
+        going.set()
+        assert first.result(60) == [[Outcome("value", "499999500000")]] * 20
+
+
 def test_sixty_at_once_do_not_cross() -> None:
     sandbox = Sandbox(places=2)
     with ThreadPoolExecutor(60) as pool:
-        rows = list(pool.map(lambda n: sandbox.run([f"def f(x): return {n}"] * 3, ["1"] * 4), range(60)))
+        rows = list(pool.map(lambda n: sandbox.run([f"def f(x): return {n}"] * 2, ["1"] * 2), range(60)))
     sandbox.close()
-    assert rows == [[[Outcome("value", str(n))] * 4] * 3 for n in range(60)]
+    assert rows == [[[Outcome("value", str(n))] * 2] * 2 for n in range(60)]
 
 
 def test_children_are_clean(sandbox: Sandbox) -> None:

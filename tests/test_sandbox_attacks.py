@@ -171,6 +171,14 @@ OVERRUNS = {
     "huge factorial": ("import math\ndef f(x):\n    return math.factorial(10 ** 7)", "timeout"),
     "regular expression that explodes": ("import re\ndef f(x):\n    return re.match('(a+)+$', 'a' * 40 + 'b')", "timeout"),
     "product of many": ("from itertools import product\ndef f(x):\n    return sum(1 for _ in product(range(99), repeat=9))", "timeout"),
+    "nested iterators that overflow the stack of C": (
+        "def f(x):\n    m = iter([1])\n    for _ in range(10 ** 5): m = map(int, m)\n    return next(m)",
+        "killed",
+    ),
+    "endless loop when a generator is collected": (
+        "def g():\n    try: yield\n    finally:\n        while True: pass\ndef f(x):\n    a = [g()]\n    next(a[0])\n    a.append(a)",
+        "timeout",
+    ),
     "huge shift": ("def f(x):\n    return 1 << 10 ** 11", "memory"),
     "huge list": ("def f(x):\n    return [0] * 10 ** 9", "memory"),
     "huge text": ("def f(x):\n    return len('a' * 10 ** 10)", "memory"),

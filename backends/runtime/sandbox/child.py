@@ -203,16 +203,13 @@ def _namespace() -> dict[str, Any]:
             raise TypeError("type() is offered for data only")
         return type(value)
 
-    def print_nowhere(*_: Any, **__: Any) -> None:
-        return None
-
-    own = {"print": print_nowhere, "type": type_of, "__import__": _fresh(_import)}
+    own = {"print": lambda *_, **__: None, "type": type_of, "__import__": _fresh(_import)}
     return {"__builtins__": OFFERED | own, "__name__": "candidate"}
 
 
 # ------------------------------------------------------------------------------------------- what the process can do
 
-LIMITS = ("NPROC", "NOFILE", "FSIZE", "CORE", "MSGQUEUE", "MEMLOCK")  # all to nothing: no process, no file or socket, no byte in a file
+LIMITS = ("NPROC", "NOFILE", "FSIZE", "CORE", "MSGQUEUE", "MEMLOCK")  # to nothing: no process, no file or socket, no byte in a file
 # machine -> (AUDIT_ARCH, read write mmap mprotect munmap brk mremap madvise rt_sigreturn setitimer futex getrandom clock_gettime exit exit_group)
 ARCHITECTURES = {
     "x86_64": (0xC000003E, (0, 1, 9, 10, 11, 12, 25, 28, 15, 38, 202, 318, 228, 60, 231)),
@@ -226,21 +223,18 @@ def confine(memory_bytes: int, cpu_s: int) -> None:
         for drop in (lambda: os.setgroups([]), lambda: os.setresgid(65534, 65534, 65534), lambda: os.setresuid(65534, 65534, 65534)):
             with contextlib.suppress(OSError):
                 drop()
-    limits = dict.fromkeys(LIMITS, 0) | {"AS": memory_bytes, "CPU": cpu_s}
-    for name, most in limits.items():
-        number = getattr(resource, f"RLIMIT_{name}", None)
-        if number is not None:
-            resource.setrlimit(number, (most, most))
+    for name, most in (dict.fromkeys(LIMITS, 0) | {"AS": memory_bytes, "CPU": cpu_s}).items():
+        if hasattr(resource, f"RLIMIT_{name}"):
+            resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (most, most))
     if sys.platform == "linux":
         _filter_system_calls()
 
 
 def _filter_system_calls() -> None:
     """A seccomp filter: whatever is not needed to compute, to read and to write answers EPERM."""
-    machine = os.uname().machine
-    if machine not in ARCHITECTURES:
+    if os.uname().machine not in ARCHITECTURES:
         return
-    arch, allowed = ARCHITECTURES[machine]
+    arch, allowed = ARCHITECTURES[os.uname().machine]
     load, equal, answer = 0x20, 0x15, 0x06  # BPF_LD|W|ABS, BPF_JMP|JEQ|K, BPF_RET|K
     steps = [(load, 0, 0, 4), (equal, 1, 0, arch), (answer, 0, 0, 0x80000000), (load, 0, 0, 0)]  # another architecture: killed
     steps += [(equal, len(allowed) - i, 0, number) for i, number in enumerate(allowed)]
@@ -266,20 +260,14 @@ def show(value: Any, room: int, depth: int = 0) -> str:
         raise TooLarge
     if value is None or kind in (bool, float, complex):
         return repr(value)
-    if kind is int:
-        if value.bit_length() > LONGEST_INT_BITS:
-            raise TooLarge
-        text = repr(value)
-    elif kind in (str, bytes):
-        if len(value) > room:
+    if kind in (int, str, bytes):
+        if (value.bit_length() > LONGEST_INT_BITS) if kind is int else (len(value) > room):
             raise TooLarge
         text = repr(value)
     elif kind in (list, tuple, set, frozenset):
         parts = _parts(value, room, depth)
-        parts = parts if kind in (list, tuple) else sorted(parts)
-        inside = ", ".join(parts) + ("," if kind is tuple and len(parts) == 1 else "")
-        begin, end = BRACKETS[kind]
-        text = begin + inside + end if parts or kind in (list, tuple) else f"{kind.__name__}()"
+        inside = ", ".join(parts if kind in (list, tuple) else sorted(parts)) + ("," if kind is tuple and len(parts) == 1 else "")
+        text = inside.join(BRACKETS[kind]) if parts or kind in (list, tuple) else f"{kind.__name__}()"
     elif issubclass(kind, dict):
         keys, values = _parts(dict.keys(value), room, depth), _parts(dict.values(value), room, depth)
         text = "{" + ", ".join(f"{k}: {v}" for k, v in sorted(zip(keys, values, strict=True))) + "}"
@@ -338,7 +326,7 @@ def call(code: types.CodeType, name: str, given: types.CodeType, room: int) -> t
         return "too-large", "the result is too large to show"
     except MemoryError:
         return "memory", "the memory is used up"
-    except BaseException as error:  # noqa: BLE001 - whatever a candidate raises is its outcome
+    except BaseException as error:  # noqa: BLE001 - whatever it raises is its outcome
         return "exception", type(error).__name__[:100]
     finally:
         namespace.clear()
@@ -347,10 +335,10 @@ def call(code: types.CodeType, name: str, given: types.CodeType, room: int) -> t
 def serve(read: Callable[[], bytes], write: Callable[[bytes], Any]) -> None:
     """Answers one request."""
     request = json.loads(read())
+    sys.stdout = sys.stderr = None  # a flag of ``re`` makes it print
     signal.signal(signal.SIGPROF, signal.SIG_DFL)  # it ends the process, so that no candidate can catch it
     confine(request["memory_bytes"], request["cpu_s"])
     budget, room = request["call_s"], request["text_chars"]
-
     encode = json.JSONEncoder().encode
 
     def arm() -> None:
@@ -388,13 +376,16 @@ def serve(read: Callable[[], bytes], write: Callable[[bytes], Any]) -> None:
         except Exception as error:  # noqa: BLE001 - SyntaxError, and ValueError, RecursionError and MemoryError for texts that are hard to parse
             message = error.msg if isinstance(error, SyntaxError) else "it is nested too deeply or holds characters that Python cannot read"
             refused = ("syntax", message[:100], getattr(error, "lineno", None))
+        careful = i == 0 and request["careful"]
         for p in range(first, len(given)):
             arm()
             kind, text, line = refused or (*call(code, name, given[p], room), None)
-            # Each line wakes the lab, so the lines of a source go together, except where the call that ends this process is looked for.
-            send(i, p, kind, text, line, now=p == len(given) - 1 or (i == 0 and request["careful"]))
+            if kind == "memory" and not careful:
+                raise MemoryError  # it may be the garbage of another candidate: this one is asked again alone
             re.purge()  # neither the patterns nor the garbage of a call take memory from the next
             gc.collect()
+            # Each line wakes the lab, so the lines of a source go together, except where the call that ends this process is looked for.
+            send(i, p, kind, text, line, now=careful or p == len(given) - 1)
         first = 0
 
 

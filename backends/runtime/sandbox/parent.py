@@ -1,14 +1,14 @@
 """The lab's side of the sandbox: starts children, reads what they answer, ends them, and shares the places fairly.
 
-Each request runs in a child of its own that nobody used before; spares are started ahead, so that none waits for a start. A child
-holds one of few places for at most ``SLICE_S``, and an overrun gives the place back too: whoever waits longest comes next, so that an
-endless loop of one visitor delays another by a fraction of a second and not by the whole of his request.
+Each request runs in a child of its own that nobody used before; spares are started ahead, so that none waits for a start. While
+others wait, a child holds one of few places for at most ``SLICE_S``, and an overrun gives the place back too: whoever waits longest
+comes next, so that an endless loop of one visitor delays another by a fraction of a second and not by the whole of his request. A
+paused request holds no place: its child is stopped, or it lets those behind it pass.
 """
 
 from __future__ import annotations
 
 import atexit
-import collections
 import contextlib
 import json
 import math
@@ -21,19 +21,19 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 from backends.runtime import threads
+from backends.runtime.sandbox.places import POLL_S, Check, Places
 
 Kind = Literal["value", "exception", "timeout", "memory", "forbidden", "syntax", "too-large", "killed"]
 KINDS = frozenset(get_args(Kind))
-Check = Callable[[], None]
 
 CHILD = Path(__file__).with_name("child.py")
-POLL_S = 0.02
+LOOK_S = 0.25  # between two looks at Stop while a child runs
 SLICE_S = 0.5  # wall time of one child while others wait
 STUCK_S = 5.0  # wall time without an answer: a child that uses no processor time is not stopped by its own clock
 LINE_BYTES = 64_000
@@ -102,7 +102,7 @@ class _Child:
         folder = tempfile.mkdtemp(prefix="playable-sandbox-")
         try:
             self.process = subprocess.Popen(
-                [sys.executable, "-P", "-s", "-S", str(CHILD)],
+                [sys.executable, "-P", "-s", "-S", "-W", "ignore", str(CHILD)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -123,26 +123,36 @@ class _Child:
             self.stdin.write(json.dumps(request).encode() + b"\n")
             self.stdin.close()
 
-    def lines(self, check: Check) -> Iterator[list[Any]]:
-        """What it answers until it ends; TimeoutError when nothing comes, ValueError when it is not what a child writes."""
-        last = time.monotonic()
-        while True:
-            check()
-            if self.poll.poll(POLL_S * 1000):
-                piece = os.read(self.stdout.fileno(), LINE_BYTES)
-                if not piece:
-                    return
-                last = time.monotonic()
-                *whole, self.buffer = (self.buffer + piece).split(b"\n")
-                for line in whole:
-                    message = json.loads(line)
-                    if not isinstance(message, list):
-                        raise ValueError("a line is not a list")
-                    yield message
-                if len(self.buffer) > LINE_BYTES:
-                    raise ValueError("a line is too long")
-            elif time.monotonic() - last > STUCK_S:
-                raise TimeoutError
+    def lines(self) -> Iterator[list[Any] | None]:
+        """What it answers until it ends, None where nothing came; TimeoutError when that lasts, ValueError when it is not what a child writes."""
+        idle_s = 0.0  # counted, not read from the clock: the child may have been stopped meanwhile
+        while idle_s < STUCK_S:
+            if not self.poll.poll(POLL_S * 1000):
+                idle_s += POLL_S
+                yield None
+                continue
+            piece = os.read(self.stdout.fileno(), LINE_BYTES)
+            if not piece:
+                return
+            idle_s = 0.0
+            *whole, self.buffer = (self.buffer + piece).split(b"\n")
+            for line in whole:
+                message = json.loads(line)
+                if not isinstance(message, list):
+                    raise ValueError("a line is not a list")
+                yield message
+            if len(self.buffer) > LINE_BYTES:
+                raise ValueError("a line is too long")
+        raise TimeoutError
+
+    @contextlib.contextmanager
+    def stopped(self) -> Iterator[None]:
+        """It does not run inside."""
+        self.process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self.process.send_signal(signal.SIGCONT)
 
     def end(self) -> int:
         """Kills it unless it ended by itself; its exit code, negative for a signal."""
@@ -191,19 +201,16 @@ class _Request:
 
     def take(self, message: list[Any], pending: Sequence[int]) -> None:
         """Stores one answer; ValueError unless it is exactly the next one and of the right types."""
-        if message[:1] == ["call"]:
-            _, number, problem = message
-            raise BadCall(int(number), str(problem)[:200])
         i, p, kind, text, line = message
         if type(i) is not int or type(p) is not int or not 0 <= i < len(pending):  # bool is an int, which a forged answer might use
             raise ValueError("an answer to nothing that was asked")
         done = self.outcomes[pending[i]]
         in_turn = p == len(done) < len(self.calls) and (i == 0 or len(self.outcomes[pending[i - 1]]) == len(self.calls))
-        if not in_turn or kind not in KINDS:
+        if not in_turn or not isinstance(kind, str) or kind not in KINDS:
             raise ValueError("an answer out of turn")
         if not isinstance(text, str) or len(text) > self.limits.text_chars or not (line is None or type(line) is int):
             raise ValueError("an answer of the wrong form")
-        done.append(Outcome(kind, text, line))
+        done.append(Outcome(cast(Kind, kind), text, line))
 
     def overrun(self, outcome: Outcome) -> None:
         """The child ended. First it is asked again, call by call; then the call is known, and after ``limits.overruns`` of these the
@@ -221,24 +228,39 @@ class _Request:
             done += [NOT_RUN] * (len(self.calls) - len(done))
 
 
+    def refusal(self, message: list[Any]) -> BadCall:
+        """Which argument list the child could not read; ValueError where it says something else before it is ready."""
+        said, number, problem = message
+        if said != "call" or type(number) is not int or not 0 <= number < len(self.calls) or not isinstance(problem, str):
+            raise ValueError("an answer before it is ready")
+        return BadCall(number, problem[:200])
+
+
 class Sandbox:
     """Runs sources in child processes, ``places`` of them at a time, whoever waits longest first."""
 
     def __init__(self, places: int | None = None) -> None:
         self.places = places or max(1, threads.cores())
-        self._free = self.places
-        self._waiting: collections.deque[threading.Event] = collections.deque()
+        self._line = Places(self.places)
         self._spares: list[_Child] = []
+        self._starting = 0
         self._lock = threading.Lock()
 
     def prepare(self) -> None:
         """Starts spare children, so that the next requests do not wait for one; returns at once."""
-        with self._lock:
-            missing = self.places - len(self._spares)
-        for _ in range(missing):
-            child = _Child()
+        while True:
             with self._lock:
-                self._spares.append(child)
+                if len(self._spares) + self._starting >= self.places:
+                    return
+                self._starting += 1
+            child = None
+            try:
+                child = _Child()
+            finally:
+                with self._lock:
+                    self._starting -= 1
+                    if child is not None:
+                        self._spares.append(child)
 
     def run(
         self, sources: Sequence[str], calls: Sequence[str], *, function: str | None = None, limits: Limits = DEFAULT, check: Check = lambda: None
@@ -246,7 +268,7 @@ class Sandbox:
         """The outcome of each call on each source, (sources, calls).
 
         sources: Python text that defines a function. calls: argument lists of plain literals, ``"[1, 2], item=2"``. function: its name,
-        the last one of the top level without. check: called at least each 0.1 s, also while waiting; may raise to stop.
+        the last one of the top level without. check: called at least each 0.5 s, also while waiting; may wait or raise.
         Each call runs its source anew with arguments, builtins and modules of its own, so that an outcome depends on nothing but
         source, call and limits. Raises BadCall; RuntimeError when no child can be started.
 
@@ -262,10 +284,7 @@ class Sandbox:
             if spent_s > limits.request_s:
                 request.give_up()
                 break
-            with self._place(check):
-                started = time.monotonic()
-                self._advance(request, started + limits.request_s - spent_s, check)
-                spent_s += time.monotonic() - started
+            spent_s += self._advance(request, limits.request_s - spent_s, check)
         return request.outcomes
 
     def close(self) -> None:
@@ -275,24 +294,38 @@ class Sandbox:
         for child in spares:
             child.end()
 
-    def _advance(self, request: _Request, deadline: float, check: Check) -> None:
-        """One child: until all is answered, it ends, or its slice of time is over while others wait."""
-        slice_end = time.monotonic() + SLICE_S
-        with self._lock:
-            child = self._spares.pop() if self._spares else None
-        child = child or _Child()
+    def _advance(self, request: _Request, left_s: float, check: Check) -> float:
+        """One child: until all is answered, it ends, or its slice of time is over while others wait. Returns the seconds it had."""
+        self._line.take(check)
+        held, ran_s, since = True, 0.0, time.monotonic()
+        child: _Child | None = None
         ready = False
+        ended: Outcome | None = None
+        pending = request.pending()
         try:
-            pending = request.pending()
+            with self._lock:
+                child = self._spares.pop() if self._spares else None
+            child = child or _Child()
             child.ask(request.message(pending))
-            for message in child.lines(check):
+            for message in child.lines():
                 if message == ["ready"] and not ready:
                     ready = True
-                else:
+                elif message is not None and not ready:
+                    raise request.refusal(message)
+                elif message is not None:
                     request.take(message, pending)
-                now = time.monotonic()
-                if ready and (now > deadline or (now > slice_end and self._waiting)):
-                    return  # the call that it is in runs again in another child
+                slice_s = time.monotonic() - since
+                if ready and (ran_s + slice_s > left_s or (ran_s + slice_s > SLICE_S and self._line.wanted())):
+                    return ran_s + slice_s  # the call that it is in runs again in another child
+                if slice_s > LOOK_S:
+                    ran_s += slice_s
+                    with child.stopped():
+                        self._line.give_back()
+                        held = False
+                        check()
+                        self._line.take(check)
+                        held = True
+                    since = time.monotonic()
             ended = ENDED.get(child.exit_code(), KILLED)
         except BadCall:
             raise
@@ -301,36 +334,18 @@ class Sandbox:
         except (ValueError, RecursionError):  # also of json: only what broke out of the child's own code writes such lines
             ended = KILLED
         finally:
-            child.end()
+            if child is not None:
+                child.end()
             self.prepare()
+            if held:
+                self._line.give_back()
         if not ready:
             request.unstarted += 1
             if request.unstarted > 1:
                 raise RuntimeError("the sandbox cannot start a process")
         elif request.pending():
             request.overrun(ended)
-
-    @contextlib.contextmanager
-    def _place(self, check: Check) -> Iterator[None]:
-        turn = threading.Event()
-        with self._lock:
-            if self._free:
-                self._free -= 1
-                turn.set()
-            else:
-                self._waiting.append(turn)
-        try:
-            while not turn.wait(POLL_S):
-                check()
-            yield
-        finally:
-            with self._lock:
-                if not turn.is_set():
-                    self._waiting.remove(turn)
-                elif self._waiting:
-                    self._waiting.popleft().set()
-                else:
-                    self._free += 1
+        return ran_s + time.monotonic() - since
 
 
 SHARED = Sandbox()  # of this process
