@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from backends.tai.candidates import Candidates, Task
-from backends.tai.dialogue import Dialogue, Rules
+from backends.tai.dialogue import Dialogue, Rules, Selector
 from backends.tai.draws import Draw, Geometry, analyse
 from backends.tai.simulation import Person, hidden, is_right, person, play
 
@@ -76,8 +76,8 @@ def run(
 def _played(strategy: str, draw: Draw, rules: Rules, who: Person) -> Played:
     if strategy == "one by one":
         return one_by_one(draw, who, rules.seed)
-    selector = strategy if strategy in ("eig", "random") else "teig"
-    dialogue = Dialogue(draw, replace(rules, selector=selector))
+    selectors: dict[str, Selector] = {"eig": "eig", "random": "random"}
+    dialogue = Dialogue(draw, replace(rules, selector=selectors.get(strategy, "teig")))
     look = play(dialogue, who)
     style = sum(turn.reply.question.source == "style" for turn in dialogue.turns)
     return Played(len(dialogue.turns), style, is_right(dialogue, look, who))

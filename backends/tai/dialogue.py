@@ -178,7 +178,7 @@ class Dialogue:
         if self.rules.selector == "eig":
             return int(rng.choice(np.flatnonzero(look.eig >= look.eig.max() - TIE)))
         best = np.flatnonzero(look.teig >= look.teig.max() - TIE)
-        return int(min(best, key=lambda i: (round(look.waste[i], 9), look.questions[i].n_options, i)))
+        return int(min(best, key=lambda i: (round(float(look.waste[i]), 9), look.questions[i].n_options, i)))
 
     def find(self, look: Look, question_id: str) -> Question | None:
         """The question with this id among those that can be asked now."""

@@ -51,6 +51,7 @@ from backends.contract import Context, Frame, InputError, MetricValue
 from backends.runtime import device
 from backends.tai import benchmark, picture
 from backends.tai.candidates import Candidates
+from backends.tai.benchmark import Condition, Played
 from backends.tai.card import Params
 from backends.tai.dialogue import Dialogue, Look, Rules, Selector
 from backends.tai.distances import embed
@@ -62,13 +63,14 @@ FIRST_STREAM, FRESH_STREAM = 1, 2
 FRAME_S = 0.1
 LIKE = ("task", "seed", "candidates", "quirk_rate", "prior_skew", "request", "probes", "candidate_sources")  # what a draw depends on
 HEAT_LIMIT = 128  # candidates up to which the distance matrix is sent whole
+UNDEFINED = ("clusters", "true_intents", "partition_recovered", "turns", "entropy_bits", "winner_belief")  # in the benchmark
 OTHER_VERSION = "this link was made by another version"
 
 
 def run(params: Params, context: Context) -> Iterator[Frame]:
     """Streams a dialogue or a benchmark; a live run gives its last frame only."""
     started = _Run(params, context)
-    for frame in started.benchmark() if params.mode == "benchmark" else started.dialogue():
+    for frame in started.forty() if params.mode == "benchmark" else started.dialogue():
         if context.live is None or frame.progress == 1.0:
             yield frame
 
@@ -217,7 +219,7 @@ class _Run:
         }
 
     def geometry_of(self, draw: Draw, order: np.ndarray) -> dict[str, Any]:
-        places = self.context.memo("map", draw.distance, lambda: embed(draw.distance))
+        places = self.context.memo("map", (draw.distance,), lambda: embed(draw.distance))
         heat = {"distance": draw.distance[np.ix_(order, order)].astype(np.float32), "order": order} if len(order) <= HEAT_LIMIT else {}
         return {"map": places, **heat}
 
@@ -265,7 +267,10 @@ class _Run:
 
     def remarks(self, found: Candidates) -> list[str]:
         blind = [axis for axis, share in found.axis_coverage.items() if share == 0]
-        return [f"no probe tells the values of {axis} apart: such intents are invisible" for axis in blind]
+        notes = [f"no probe tells the values of {axis} apart: such intents are invisible" for axis in blind]
+        if self.params.request and self.params.task not in ("text", "own"):
+            notes.append("a request in words is taken by the text task and by your own")
+        return notes
 
     def finish(self, led: Dialogue, look: Look, who: Person) -> None:
         """The solution, and what other ways to choose questions would have needed for the same wish."""
@@ -298,15 +303,15 @@ class _Run:
 
     # -------------------------------------------------------------------------------------------------- benchmark
 
-    def benchmark(self) -> Iterator[Frame]:
+    def forty(self) -> Iterator[Frame]:
         params, check = self.params, self.context.check
         self.data |= {
             "made_by": {"model": "simulated dialogues", "data": params.task, "size": f"{benchmark.DIALOGUES} dialogues", "device": self.context.device}
         }
         yield self.frame(0.01, "the first dialogues are played")
-        self.metrics |= dict.fromkeys(self.benchmark_undefined)
+        self.metrics |= dict.fromkeys(UNDEFINED)
         wrong = params.true_error_rate or benchmark.WRONG
-        conditions = {"right answers": benchmark.Condition(0.0, 0.0), "wrong answers": benchmark.Condition(wrong, params.error_rate)}
+        conditions = {"right answers": Condition(0.0, 0.0), "wrong answers": Condition(wrong, params.error_rate)}
         read = "wrong answers" if params.true_error_rate else "right answers"
         self.data["notes"] = [
             f"right answers: the lab assumes none is wrong; wrong answers: {wrong:.0%} are, and it assumes {params.error_rate:.0%}",
@@ -319,9 +324,11 @@ class _Run:
                 0.01 + 0.99 * number / benchmark.DIALOGUES, f"{number} of {benchmark.DIALOGUES} wishes, each by {len(benchmark.STRATEGIES)} ways to ask"
             )
 
-    benchmark_undefined = ("clusters", "true_intents", "partition_recovered", "turns", "entropy_bits", "winner_belief")
+    def score(self, number: int) -> str:
+        means = ", ".join(f"{name.upper() if name != 'random' else name} {self.metrics[f'{name}_turns_mean']:.1f}" for name in ("teig", "eig", "random"))
+        return f"{number} of {benchmark.DIALOGUES} wishes; mean questions: {means}"
 
-    def tabulate(self, results: dict[str, dict[str, list[benchmark.Played]]], conditions: dict[str, benchmark.Condition], read: str) -> None:
+    def tabulate(self, results: dict[str, dict[str, list[Played]]], conditions: dict[str, Condition], read: str) -> None:
         rows = []
         for name, of_strategy in results.items():
             rates = {"true_error_rate": conditions[name].true_error_rate, "error_rate": conditions[name].error_rate}

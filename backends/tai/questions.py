@@ -89,20 +89,39 @@ def _option_of(outcomes: Sequence[str], names: Sequence[tuple[str, ...]], rest: 
     return np.array([option.get(outcome, missing) for outcome in outcomes], dtype=int)
 
 
-def probe_questions(candidates: Candidates, weights: np.ndarray, living: np.ndarray, binary: bool) -> list[Question]:
-    """For each probe the open question (unless ``binary``) and its yes/no versions, of outcomes that living candidates (N,) bool show."""
-    found: list[Question] = []
-    for axis, probe in enumerate(candidates.probes):
-        codes = candidates.codes[:, axis]
-        mass = np.bincount(codes[living], weights[living], len(probe.outcomes))
-        seen = np.flatnonzero(np.bincount(codes[living], minlength=len(probe.outcomes)))
-        if len(seen) < 2:
-            continue
-        if not binary:
-            found.append(_open(probe.question, probe.outcomes, codes, seen, mass, axis, "probe"))
-        if binary or len(seen) > 2:
-            found += [_yes_no(probe.ask(int(code)), probe.outcomes, codes, int(code), axis, "probe") for code in seen]
-    return found
+def probe_questions(candidates: Candidates, weights: np.ndarray, living: np.ndarray, binary: bool, struck: Collection[str] = ()) -> list[Question]:
+    """For each probe the open question (unless ``binary``) and its yes/no versions, of outcomes that living candidates (N,) bool show.
+
+    Probes that part the living candidates the same way are told apart by nothing: only the first whose question is not struck is asked.
+    """
+    if not candidates.probes:
+        return []
+    alike: dict[bytes, list[int]] = {}
+    for axis, row in enumerate(canonical(candidates.codes[living].T)):
+        if row.any():
+            alike.setdefault(row.tobytes(), []).append(axis)
+    return [question for axes in alike.values() for question in _of_alike(candidates, weights, living, axes, binary, struck)]
+
+
+def _of_alike(candidates: Candidates, weights: np.ndarray, living: np.ndarray, axes: list[int], binary: bool, struck: Collection[str]) -> list[Question]:
+    found: dict[int | None, Question] = {}  # by the living candidate that says yes first; None is the open question
+    for axis in axes:
+        probe, codes = candidates.probes[axis], candidates.codes[:, axis]
+        seen, first = np.unique(codes[living], return_index=True)
+        if None not in found and not binary:
+            mass = np.bincount(codes[living], weights[living], len(probe.outcomes))
+            question = _open(probe.question, probe.outcomes, codes, seen, mass, axis, "probe")
+            if question.id not in struck:
+                found[None] = question
+        wanted = zip(seen.tolist(), first.tolist(), strict=True) if binary or len(seen) > 2 else ()
+        for code, place in wanted:
+            if place not in found:
+                question = _yes_no(probe.ask(code), probe.outcomes, codes, code, axis, "probe")
+                if question.id not in struck:
+                    found[place] = question
+        if len(found) == (not binary) + (len(seen) if binary or len(seen) > 2 else 0):
+            break
+    return list(found.values())
 
 
 def style_questions(candidates: Candidates, weights: np.ndarray, living: np.ndarray, binary: bool) -> list[Question]:
@@ -125,7 +144,7 @@ def _open(text: str, outcomes: Sequence[str], codes: np.ndarray, seen: np.ndarra
     by_mass = seen[np.argsort(-mass[seen], kind="stable")]
     kept = by_mass[: OPTIONS_LIMIT - 1] if rest else by_mass
     options = [outcomes[c] for c in kept]
-    names = [(name,) for name in options]
+    names: list[tuple[str, ...]] = [(name,) for name in options]
     if rest:
         options.append(OTHER)
         names.append(())
@@ -187,21 +206,31 @@ def _medoids(distance: np.ndarray, weights: np.ndarray, above: np.ndarray) -> np
     return np.array(found)
 
 
-def distinct(questions: Sequence[Question], living: np.ndarray) -> list[int]:
-    """Places of the questions that differ: constant ones and repeats of an answer vector over the living candidates (N,) bool are dropped.
+def canonical(answers: np.ndarray) -> np.ndarray:
+    """Rows (Q, M) of whole numbers from -1, renamed so that the first value met is 0, the next new one 1, and so on.
+
+    >>> canonical(np.array([[3, -1, 3, 0]])).tolist()
+    [[0, 1, 0, 2]]
+    """
+    answers = answers + 1
+    hits = answers[:, None, :] == np.arange(answers.max(initial=0) + 1)[None, :, None]
+    first = np.where(hits.any(2), hits.argmax(2), answers.shape[1])
+    rank = np.argsort(np.argsort(first, axis=1, kind="stable"), axis=1)
+    return np.take_along_axis(rank, answers, 1)
+
+
+def distinct(questions: Sequence[Question], living: np.ndarray) -> list[Question]:
+    """The questions that differ: constant ones and repeats of an answer vector over the living candidates (N,) bool are dropped.
 
     Two vectors are the same when the options can be renamed into each other. The first of a kind is kept: probes come first.
     """
     if not questions:
         return []
-    answers = np.stack([q.answers[living] for q in questions]) + 1
-    options = int(answers.max()) + 1
-    hits = answers[:, None, :] == np.arange(options)[None, :, None]
-    first = np.where(hits.any(2), hits.argmax(2), answers.shape[1])
-    rank = np.argsort(np.argsort(first, axis=1), axis=1)
-    canonical = np.take_along_axis(rank, answers, 1)
-    _, kept = np.unique(canonical, axis=0, return_index=True)
-    return [int(i) for i in np.sort(kept) if canonical[i].any()]
+    kept: dict[bytes, Question] = {}
+    for question, row in zip(questions, canonical(np.stack([q.answers[living] for q in questions])), strict=True):
+        if row.any():
+            kept.setdefault(row.tobytes(), question)
+    return list(kept.values())
 
 
 def pool(
@@ -215,8 +244,6 @@ def pool(
     struck: Collection[str] = (),
 ) -> list[Question]:
     """All questions that can be asked now, probes first, then hyperplanes and style; without those whose id is struck."""
-    found = probe_questions(candidates, weights, living, binary)
-    found += hyperplane_questions(candidates, weights, living, partition, distance)
-    found += style_questions(candidates, weights, living, binary)
-    found = [q for q in found if not struck or q.id not in struck]
-    return [found[i] for i in distinct(found, living)]
+    found = probe_questions(candidates, weights, living, binary, struck)
+    more = hyperplane_questions(candidates, weights, living, partition, distance) + style_questions(candidates, weights, living, binary)
+    return distinct(found + [q for q in more if q.id not in struck], living)

@@ -7,6 +7,7 @@ import numpy as np
 RIDGE = 1.0  # of the penalty ||w||^2 / 2 beside N times the mean loss, as scikit-learn's C = 1
 STEPS = 6  # of Newton's method, enough for 1e-6 at this ridge
 UNIONS = 16
+PARTS = 32  # of the merge tree that are paired, the most even ones
 
 
 def bipartitions(labels: np.ndarray, merges: np.ndarray, mass: np.ndarray) -> np.ndarray:
@@ -18,42 +19,49 @@ def bipartitions(labels: np.ndarray, merges: np.ndarray, mass: np.ndarray) -> np
     k = len(mass)
     edges = labels[merges]
     edges = edges[(edges[:, 0] != edges[:, 1]) & (edges >= 0).all(1)]
-    joined = list(np.eye(k, dtype=bool))
+    joined = []
     group = np.arange(k)
     for a, b in edges:  # upwards, K - 1 of them
         group[group == group[b]] = group[a]
         joined.append(group == group[a])
-    cuts = [_side(k, edges, i) for i in range(len(edges))]
-    parts = np.unique(np.array([*joined, *cuts]), axis=0)
+    cuts = _cuts(k, edges)
+    parts = _distinct(np.array([*np.eye(k, dtype=bool), *joined, *cuts, *~cuts]))
+    share = parts @ mass / mass.sum()
+    parts = parts[np.argsort(-np.minimum(share, 1 - share), kind="stable")[:PARTS]]
     first, second = np.triu_indices(len(parts), 1)
     unions = parts[first] | parts[second]
-    sizes = unions.sum(1)
-    unions = unions[(sizes > 0) & (sizes < k)]
-    nearest = np.argsort(np.abs(unions @ mass - mass.sum() / 2), kind="stable")
-    found = np.array([*cuts, *_first_of_each(unions[nearest])[:UNIONS]]).reshape(-1, k)
-    return _first_of_each(found)
+    unions = unions[~unions.all(1)]
+    nearest = np.argsort(np.abs(unions @ mass / mass.sum() - 0.5), kind="stable")
+    near = _distinct(_canonical(unions[nearest]))[:UNIONS]
+    return _distinct(_canonical(np.concatenate([cuts, near])))
 
 
-def _side(k: int, edges: np.ndarray, cut: int) -> np.ndarray:
-    """The clusters (K,) bool on one side when this edge of the merge tree is cut."""
-    reached = np.zeros(k, dtype=bool)
-    reached[edges[cut, 0]] = True
-    left = np.delete(edges, cut, axis=0)
-    for _ in range(k):
-        touching = reached[left].any(1)
-        if reached[left[touching]].all():
-            break
-        reached[left[touching].ravel()] = True
-    return reached
+def _cuts(k: int, edges: np.ndarray) -> np.ndarray:
+    """(K - 1, K) the clusters on the far side of each edge of the merge tree, seen from cluster 0."""
+    beside: list[list[int]] = [[] for _ in range(k)]
+    for a, b in edges.tolist():
+        beside[a].append(b)
+        beside[b].append(a)
+    above, order = {0: 0}, [0]
+    for here in order:  # grows while it is read: breadth first
+        for there in beside[here]:
+            if there not in above:
+                above[there] = here
+                order.append(there)
+    below = np.eye(k, dtype=bool)
+    for here in reversed(order[1:]):
+        below[above[here]] |= below[here]
+    return below[order[1:]]
 
 
-def _first_of_each(sides: np.ndarray) -> np.ndarray:
-    """Drops the repeats, a set and its complement being the same bipartition; the order stays."""
-    if not len(sides):
-        return sides
-    canonical = sides ^ sides[:, :1]
-    _, first = np.unique(canonical, axis=0, return_index=True)
-    return canonical[np.sort(first)]
+def _canonical(sides: np.ndarray) -> np.ndarray:
+    """Of a set of clusters and its complement, the one without cluster 0: they are the same bipartition."""
+    return sides ^ sides[:, :1]
+
+
+def _distinct(rows: np.ndarray) -> np.ndarray:
+    """The rows without repeats, in their order."""
+    return rows[list({row.tobytes(): i for i, row in reversed(list(enumerate(rows)))}.values())[::-1]]
 
 
 def hyperplanes(features: np.ndarray, weights: np.ndarray, sides: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
