@@ -107,6 +107,12 @@ SPOILERS = {
         "1",
     ),
     "a function of a module": ("import re\ndef f(x):\n    re.search.kept = 7\n    return 1", "import re\ndef f(x): return hasattr(re.search, 'kept')", "1"),
+    "the class of an exception": (
+        "import re\nclass A:\n    def __enter__(self): return self\n    def __exit__(self, kind, error, trace):\n        kind.msg = property(len)\n"
+        "        return True\ndef f(x):\n    with A(): re.compile('(')\n    return 1",
+        "import re\ndef f(x):\n    try: re.compile('(')\n    except re.error as error: return error.msg",
+        "1",
+    ),
     "a builtin's attribute": ("def f(x):\n    print.kept = 7\n    return 1", "def f(x): return hasattr(print, 'kept')", "1"),
     "a name of a builtin": ("def f(x):\n    global len\n    len = lambda _: 7\n    return len([])", "def f(x): return len([])", "7"),
     "its arguments": ("def f(x):\n    x.append(9)\n    return x[-1]", "def f(x): return x", "9"),
@@ -282,23 +288,14 @@ def test_stop_while_it_runs_frees_the_place_and_ends_the_child(sandbox: Sandbox)
 
 
 def test_stop_while_it_waits_leaves_the_line(sandbox: Sandbox) -> None:
-    held, release = threading.Event(), threading.Event()
-
-    def hold() -> None:
-        held.set()
-        release.wait(20)
-
     def stop() -> None:
-        if held.is_set():
-            raise Stopped
+        raise Stopped
 
-    with ThreadPoolExecutor(1) as pool:
-        first = pool.submit(sandbox.run, ["def f(x): return x"], ["1"], check=hold)
-        assert held.wait(20)
-        with pytest.raises(Stopped):
-            sandbox.run(["def f(x): return x"], ["2"], check=stop)
-        release.set()
-        assert first.result(20) == [[Outcome("value", "1")]]
+    sandbox._line.take(lambda: None)
+    with pytest.raises(Stopped):
+        sandbox.run(["def f(x): return x"], ["2"], check=stop)
+    assert not sandbox._line.wanted()
+    sandbox._line.give_back()
     assert values(sandbox, "def f(x): return x", "3") == ["3"]
 
 

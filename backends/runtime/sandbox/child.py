@@ -36,13 +36,11 @@ import unicodedata  # noqa: F401 - the parser asks for it, and no file can be op
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-MEMORY_EXIT = 9  # exit code when memory ran out where no candidate could be blamed in an orderly way
+MEMORY_EXIT = 9  # exit code
 NESTING = 20  # levels of containers in a value
 LONGEST_INT_BITS = 8_000
 SILENT_S = 0.2  # lines are kept back no longer
 BRACKETS: dict[type, tuple[str, str]] = {list: ("[", "]"), tuple: ("(", ")"), set: ("{", "}"), frozenset: ("frozenset({", "})")}
-
-# ------------------------------------------------------------------------------------------- what a candidate can say
 
 
 def _words(text: str) -> frozenset[str]:
@@ -84,7 +82,7 @@ MODULES: Mapping[str, tuple[Any, frozenset[str]]] = {
     "collections": (collections, frozenset({"Counter", "OrderedDict", "defaultdict", "deque"})),
     # Without attrgetter and methodcaller, which read the attributes that a text names.
     "operator": (operator, _words("add and_ contains countOf eq floordiv ge gt indexOf is_ is_not itemgetter le lt mod mul ne neg not_ or_ sub truediv")),
-    "re": (re, _words("I IGNORECASE M MULTILINE S DOTALL compile escape findall finditer fullmatch match search split sub subn")),
+    "re": (re, _words("I IGNORECASE M MULTILINE S DOTALL compile error escape findall finditer fullmatch match search split sub subn")),
     "string": (string, _words("ascii_letters ascii_lowercase ascii_uppercase digits hexdigits octdigits punctuation whitespace")),
     "typing": (None, _words("Any Callable Dict FrozenSet Hashable Iterable Iterator List Mapping Optional Sequence Set Tuple TypeVar Union")),
     "__future__": (None, frozenset({"annotations"})),
@@ -161,12 +159,9 @@ def _plain_format(node: ast.expr) -> bool:
 def _plain_fields(text: str) -> bool:
     try:
         fields = [(name or "", spec or "") for _, name, spec, _ in string.Formatter().parse(text)]
-    except ValueError:  # not a format: the call itself raises it again, as it should
+    except ValueError:  # the call itself raises it again, as it should
         return True
     return all(not set(name) & set(".[") and (not spec or _plain_fields(spec)) for name, spec in fields)
-
-
-# ------------------------------------------------------------------------------------------- what a candidate can reach
 
 
 class Hint:
@@ -207,8 +202,6 @@ def _namespace() -> dict[str, Any]:
     return {"__builtins__": OFFERED | own, "__name__": "candidate"}
 
 
-# ------------------------------------------------------------------------------------------- what the process can do
-
 LIMITS = ("NPROC", "NOFILE", "FSIZE", "CORE", "MSGQUEUE", "MEMLOCK")  # to nothing: no process, no file or socket, no byte in a file
 # machine -> (AUDIT_ARCH, read write mmap mprotect munmap brk mremap madvise rt_sigreturn setitimer futex getrandom clock_gettime exit exit_group)
 ARCHITECTURES = {
@@ -220,9 +213,10 @@ ARCHITECTURES = {
 def confine(memory_bytes: int, cpu_s: int) -> None:
     """Gives up for good all that a candidate does not need. Where the kernel refuses one fence the others stand."""
     if os.geteuid() == 0:  # root passes by the limit on processes
-        for drop in (lambda: os.setgroups([]), lambda: os.setresgid(65534, 65534, 65534), lambda: os.setresuid(65534, 65534, 65534)):
-            with contextlib.suppress(OSError):
-                drop()
+        with contextlib.suppress(OSError):
+            os.setgroups([])
+            os.setresgid(65534, 65534, 65534)
+            os.setresuid(65534, 65534, 65534)
     for name, most in (dict.fromkeys(LIMITS, 0) | {"AS": memory_bytes, "CPU": cpu_s}).items():
         if hasattr(resource, f"RLIMIT_{name}"):
             resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (most, most))
@@ -244,9 +238,6 @@ def _filter_system_calls() -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(38, 1, 0, 0, 0)  # PR_SET_NO_NEW_PRIVS
     libc.prctl(22, 2, ctypes.c_void_p(ctypes.addressof(pointer)), 0, 0)  # PR_SET_SECCOMP, SECCOMP_MODE_FILTER
-
-
-# ------------------------------------------------------------------------------------------- running
 
 
 class TooLarge(Exception):  # noqa: N818 - the name of the outcome
@@ -294,11 +285,11 @@ def arguments(text: str) -> types.CodeType:
         raise ValueError("it cannot be read") from None
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or any(k.arg is None for k in call.keywords):
         raise ValueError("it is not a list of arguments")
-    for value in (*call.args, *(k.value for k in call.keywords)):
-        try:
+    try:
+        for value in (*call.args, *(k.value for k in call.keywords)):
             ast.literal_eval(value)
-        except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-            raise ValueError("it holds more than plain values") from None
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        raise ValueError("it holds more than plain values") from None
     named = ast.Dict([ast.Constant(k.arg) for k in call.keywords], [k.value for k in call.keywords])
     pair = ast.Expression(ast.Tuple([ast.Tuple(call.args, ast.Load()), named], ast.Load()))
     return compile(ast.fix_missing_locations(pair), "arguments", "eval")
@@ -330,6 +321,14 @@ def call(code: types.CodeType, name: str, given: types.CodeType, room: int) -> t
         return "exception", type(error).__name__[:100]
     finally:
         namespace.clear()
+
+
+def tidy() -> None:
+    """Neither the patterns nor the garbage of a call take memory from the next, nor does a mark stay on the one class that can be written to."""
+    re.purge()
+    gc.collect()
+    for name in [name for name in vars(re.error) if name[:2] != "__"]:
+        delattr(re.error, name)
 
 
 def serve(read: Callable[[], bytes], write: Callable[[bytes], Any]) -> None:
@@ -382,8 +381,7 @@ def serve(read: Callable[[], bytes], write: Callable[[bytes], Any]) -> None:
             kind, text, line = refused or (*call(code, name, given[p], room), None)
             if kind == "memory" and not careful:
                 raise MemoryError  # it may be the garbage of another candidate: this one is asked again alone
-            re.purge()  # neither the patterns nor the garbage of a call take memory from the next
-            gc.collect()
+            tidy()
             # Each line wakes the lab, so the lines of a source go together, except where the call that ends this process is looked for.
             send(i, p, kind, text, line, now=careful or p == len(given) - 1)
         first = 0

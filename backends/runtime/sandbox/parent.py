@@ -26,6 +26,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
+import psutil
+
 from backends.runtime import threads
 from backends.runtime.sandbox.places import POLL_S, Check, Places
 
@@ -33,8 +35,8 @@ Kind = Literal["value", "exception", "timeout", "memory", "forbidden", "syntax",
 KINDS = frozenset(get_args(Kind))
 
 CHILD = Path(__file__).with_name("child.py")
-LOOK_S = 0.25  # between two looks at Stop while a child runs
-SLICE_S = 0.5  # wall time of one child while others wait
+LOOK_S = 0.25  # wall time between two looks at Stop, and at the clock of the child
+SLICE_S = 0.5  # processor time of one child while others wait
 STUCK_S = 5.0  # wall time without an answer: a child that uses no processor time is not stopped by its own clock
 LINE_BYTES = 64_000
 SOURCE_CHARS = 20_000  # a longer source is answered by "syntax" unread
@@ -46,13 +48,14 @@ class Limits:
     """What a candidate may use.
 
     call_s: processor seconds of one call (and of reading one source). overruns: ends of the child by one source (time, memory, crash)
-    after which its other calls are not tried. request_s: wall seconds of the whole request while it runs; what is left then is
-    answered by "timeout". memory_bytes: address space of the child. text_chars: longest literal of a value.
+    after which its other calls are not tried. request_s: processor seconds of the whole request; what is left then is answered by
+    "timeout". memory_bytes: address space of the child. text_chars: longest literal of a value. Wall time limits only a child that
+    does nothing, so that outcomes do not depend on how busy the host is.
     """
 
     call_s: float = 0.1
     overruns: int = 2
-    request_s: float = 10.0
+    request_s: float = 5.0
     memory_bytes: int = 256_000_000
     text_chars: int = 2_000
 
@@ -148,11 +151,16 @@ class _Child:
     @contextlib.contextmanager
     def stopped(self) -> Iterator[None]:
         """It does not run inside."""
-        self.process.send_signal(signal.SIGSTOP)
+        os.kill(self.process.pid, signal.SIGSTOP)  # not by Popen, which would take note of its end and lose its processor time
         try:
             yield
         finally:
-            self.process.send_signal(signal.SIGCONT)
+            os.kill(self.process.pid, signal.SIGCONT)
+
+    def cpu_s(self) -> float:
+        """Processor seconds so far; also of one that ended and was not waited for."""
+        times = psutil.Process(self.process.pid).cpu_times()
+        return float(times.user + times.system)
 
     def end(self) -> int:
         """Kills it unless it ended by itself; its exit code, negative for a signal."""
@@ -227,7 +235,6 @@ class _Request:
         for done in self.outcomes:
             done += [NOT_RUN] * (len(self.calls) - len(done))
 
-
     def refusal(self, message: list[Any]) -> BadCall:
         """Which argument list the child could not read; ValueError where it says something else before it is ready."""
         said, number, problem = message
@@ -295,13 +302,12 @@ class Sandbox:
             child.end()
 
     def _advance(self, request: _Request, left_s: float, check: Check) -> float:
-        """One child: until all is answered, it ends, or its slice of time is over while others wait. Returns the seconds it had."""
+        """One child: until all is answered, it ends, or its slice of time is over while others wait. Returns its processor seconds."""
         self._line.take(check)
-        held, ran_s, since = True, 0.0, time.monotonic()
-        child: _Child | None = None
-        ready = False
-        ended: Outcome | None = None
+        held, ready, ended = True, False, KILLED
+        used_s, looked = 0.0, time.monotonic()
         pending = request.pending()
+        child: _Child | None = None
         try:
             with self._lock:
                 child = self._spares.pop() if self._spares else None
@@ -314,18 +320,18 @@ class Sandbox:
                     raise request.refusal(message)
                 elif message is not None:
                     request.take(message, pending)
-                slice_s = time.monotonic() - since
-                if ready and (ran_s + slice_s > left_s or (ran_s + slice_s > SLICE_S and self._line.wanted())):
-                    return ran_s + slice_s  # the call that it is in runs again in another child
-                if slice_s > LOOK_S:
-                    ran_s += slice_s
+                if time.monotonic() - looked > LOOK_S:
+                    used_s = child.cpu_s()
+                    if ready and (used_s > left_s or (used_s > SLICE_S and self._line.wanted())):
+                        return used_s  # the call that it is in runs again in another child
                     with child.stopped():
                         self._line.give_back()
                         held = False
                         check()
                         self._line.take(check)
                         held = True
-                    since = time.monotonic()
+                    looked = time.monotonic()
+            used_s = child.cpu_s()
             ended = ENDED.get(child.exit_code(), KILLED)
         except BadCall:
             raise
@@ -345,7 +351,7 @@ class Sandbox:
                 raise RuntimeError("the sandbox cannot start a process")
         elif request.pending():
             request.overrun(ended)
-        return ran_s + time.monotonic() - since
+        return used_s
 
 
 SHARED = Sandbox()  # of this process
