@@ -11,7 +11,18 @@ from backends.contract import Card, Metric, Paper, Preset, Step, Weight
 
 ANSWERS_LIMIT = 60
 EXAMPLE_REQUEST = "Write a function that gives the middle value of a list."
-EXAMPLE_PROBES = "f([3, 1, 2])\nf([4, 1, 3, 2])\nf([9, 1, 1])\nf([5])\nf([])\nf([2, 10])\nf([1, 1, 1, 9])\nf([7, 8, 3, 1, 2])"
+EXAMPLE_PROBES = """
+f([3, 1, 2])
+f([4, 1, 3, 2])
+f([9, 1, 1])
+f([5])
+f([])
+f([2, 10])
+f([1, 1, 1, 9])
+f([7, 8, 1, 3, 2])
+f([8, 2, 9, 4])
+f([6, 0, 5])
+""".strip()
 EXAMPLE_SOURCES = """
 def f(xs):
     return sorted(xs)[len(xs) // 2]

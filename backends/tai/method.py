@@ -50,8 +50,8 @@ import numpy as np
 from backends.contract import Context, Frame, InputError, MetricValue
 from backends.runtime import device
 from backends.tai import benchmark, picture
-from backends.tai.candidates import Candidates
 from backends.tai.benchmark import Condition, Played
+from backends.tai.candidates import Candidates
 from backends.tai.card import Params
 from backends.tai.dialogue import Dialogue, Look, Rules, Selector
 from backends.tai.distances import embed
@@ -329,16 +329,15 @@ class _Run:
         return f"{number} of {benchmark.DIALOGUES} wishes; mean questions: {means}"
 
     def tabulate(self, results: dict[str, dict[str, list[Played]]], conditions: dict[str, Condition], read: str) -> None:
-        rows = []
+        rows: list[dict[str, Any]] = []
         for name, of_strategy in results.items():
             rates = {"true_error_rate": conditions[name].true_error_rate, "error_rate": conditions[name].error_rate}
             for strategy, played in of_strategy.items():
                 rows.append({"condition": name, **rates, "strategy": strategy, "name": benchmark.STRATEGIES[strategy], **benchmark.summary(played)})
         self.data["benchmark"] = rows
         self.data["benchmark_turns"] = {name: {s: [p.turns for p in played] for s, played in of.items()} for name, of in results.items()}
-        mean = {row["strategy"]: row for row in rows if row["condition"] == read}
-        self.metrics |= {f"{name}_turns_mean": mean[name]["turns"] for name in ("teig", "eig", "random")}
-        self.metrics["right"] = mean["teig"]["right"]
+        self.metrics |= {f"{name}_turns_mean": benchmark.summary(results[read][name])["turns"] for name in ("teig", "eig", "random")}
+        self.metrics["right"] = benchmark.summary(results[read]["teig"])["right"]
 
 
 def _option(option_ids: tuple[str, ...], option_id: str) -> int | Literal["not-sure", "none"]:
