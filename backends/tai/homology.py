@@ -20,7 +20,7 @@ BOOTSTRAP_DRAWS = 100
 BOOTSTRAP_LEVEL = 0.95
 ROUNDING = 1e-12
 NEAREST = 1e-3
-TOMATO_NEIGHBOURS = 6
+TOMATO_NEIGHBOURS, TOMATO_NEIGHBOURS_OF_FEW, TOMATO_FEW = 6, 3, 30  # candidates, itself included
 TOMATO_PROMINENCE = 2.0  # of the logarithm of the density
 
 
@@ -62,7 +62,8 @@ def barcode(D: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     D = check_distance(D)
     if len(D) == 1:
         return np.zeros(0), np.zeros((0, 2), dtype=int)
-    tree = RipsComplex(distance_matrix=D).create_simplex_tree(max_dimension=1)
+    radius = float(D.max(1).min())  # from here on one candidate is joined to all others, so no longer edge ends a bar
+    tree = RipsComplex(distance_matrix=D, max_edge_length=radius).create_simplex_tree(max_dimension=1)
     tree.compute_persistence(min_persistence=-1)  # with the default 0, bars of no length are dropped and duplicates lost
     merges = np.asarray(tree.flag_persistence_generators()[0], dtype=int)[:, 1:]
     deaths = D[merges[:, 0], merges[:, 1]]
@@ -170,17 +171,19 @@ def clusters(D: np.ndarray, tau: float) -> np.ndarray:
 
 
 def tomato(D: np.ndarray) -> np.ndarray:
-    """Density-based labels (N,) of D (N, N): the peaks of log density that stand e^2 times above the saddle to the next one.
+    """Density-based labels (N,) of D (N, N): the peaks of density that stand e^2 times above the saddle to the next one.
 
-    ToMATo (Chazal, Guibas, Oudot, Skraba) is not fooled by a few candidates that bridge two clusters. Every candidate gets a label.
+    Below 30 candidates the density is too coarse for such a bar, and every peak counts. ToMATo (Chazal, Guibas, Oudot, Skraba) is not
+    fooled by a few candidates that bridge two clusters. Every candidate gets a label.
     """
     from gudhi.clustering.tomato import Tomato
 
     D = np.maximum(check_distance(D), NEAREST) * ~np.eye(len(D), dtype=bool)  # duplicates would have an endless density
-    neighbours = max(2, min(TOMATO_NEIGHBOURS, len(D) // 3))
+    few = len(D) < TOMATO_FEW
+    neighbours = min(TOMATO_NEIGHBOURS_OF_FEW if few else TOMATO_NEIGHBOURS, len(D))
     model = Tomato(graph_type="knn", density_type="logDTM", metric="precomputed", k=neighbours, symmetrize_graph=True).fit(D)
     peaks = np.asarray(model.diagram_, dtype=float).reshape(-1, 2)
-    model.n_clusters_ = int(model.max_weight_per_cc_.size + np.count_nonzero(peaks[:, 0] - peaks[:, 1] >= TOMATO_PROMINENCE))
+    model.n_clusters_ = int(model.max_weight_per_cc_.size + np.count_nonzero(peaks[:, 0] - peaks[:, 1] >= (0 if few else TOMATO_PROMINENCE)))
     return in_order(np.asarray(model.labels_))
 
 

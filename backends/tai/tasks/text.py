@@ -18,7 +18,7 @@ from backends.tai.candidates import Arrive, Candidates, Nuisance, Probe
 from backends.tai.card import Params
 from backends.tai.distances import angles
 
-REQUEST = "Write one sentence about a bank."
+REQUEST = "What is Mercury?"
 PROMPT = "<|im_start|>user\n{request}<|im_end|>\n<|im_start|>assistant\n"
 MOST = 16
 TOKENS = 40
