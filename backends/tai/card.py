@@ -10,6 +10,7 @@ from backends import contract
 from backends.contract import Card, Metric, Paper, Preset, Step, Weight
 
 ANSWERS_LIMIT = 60
+TEXT_LIMIT = 16  # sentences; the model is slow
 EXAMPLE_REQUEST = "Write a function that gives the middle value of a list."
 EXAMPLE_PROBES = """
 f([3, 1, 2])
@@ -102,7 +103,7 @@ class Params(contract.Params):
         48,
         ge=4,
         le=400,
-        description="Solutions that are drawn and executed; the text task draws 16 at most",
+        description=f"Solutions that are drawn and executed; the text task draws {TEXT_LIMIT} at most",
         json_schema_extra=_extra("Request", slider=[12, 96]),
     )
     quirk_rate: float = Field(

@@ -52,7 +52,7 @@ from backends.runtime import device
 from backends.tai import benchmark, picture
 from backends.tai.benchmark import Condition, Played
 from backends.tai.candidates import Candidates
-from backends.tai.card import Params
+from backends.tai.card import TEXT_LIMIT, Params
 from backends.tai.dialogue import Dialogue, Look, Rules, Selector
 from backends.tai.distances import embed
 from backends.tai.draws import Draw, Geometry, Reply, analyse, redraw
@@ -113,7 +113,8 @@ class _Run:
 
     def first_candidates(self) -> Iterator[Frame]:
         """The first draw, one frame at most each tenth of a second while candidates arrive; the last item is whole."""
-        count, found = self.params.candidates, []
+        count = min(self.params.candidates, TEXT_LIMIT) if self.params.task == "text" else self.params.candidates
+        found: list[Candidates] = []
 
         def make(emit: Callable[[tuple[int, str]], None]) -> Candidates:
             rng = np.random.default_rng([self.params.seed, FIRST_STREAM])

@@ -15,12 +15,11 @@ from backends.contract import Context
 from backends.runtime import device, embeddings, language_model
 from backends.runtime.models import Models
 from backends.tai.candidates import Arrive, Candidates, Nuisance, Probe
-from backends.tai.card import Params
+from backends.tai.card import TEXT_LIMIT, Params
 from backends.tai.distances import angles
 
 REQUEST = "What is Mercury?"
 PROMPT = "<|im_start|>user\n{request}<|im_end|>\n<|im_start|>assistant\n"
-MOST = 16
 TOKENS = 40
 TEMPERATURE = 1.0
 WORDS = 40  # that can be asked about
@@ -38,7 +37,7 @@ class TextTask:
         self.request, self.models, self.seed, self.check = request or REQUEST, models, seed, check
 
     def draw(self, count: int, rng: np.random.Generator, arrive: Arrive = lambda done, caption: None) -> Candidates:
-        count = min(count, MOST)
+        count = min(count, TEXT_LIMIT)
         encoder = embeddings.load(self.models, device=device.default())
         texts: list[str] = []
         for number in range(count):  # one by one, so that each can be shown when it is there
