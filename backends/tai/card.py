@@ -283,5 +283,5 @@ CARD = Card(
         ),
     ),
     claims=(),
-    cheap={"task": "navigation", "candidates": 12, "answerer": "simulated", "options": "binary"},
+    cheap={"task": "visualisation", "candidates": 12, "answerer": "simulated", "options": "binary"},
 )
