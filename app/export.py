@@ -19,6 +19,7 @@ from app.assets import STATIC, plotly_path
 from app.plotting import Figure, view_json
 from app.render import render
 from app.theme import STYLES
+from app.thumbnails import hue
 from backends import registry
 from backends.contract import Card, Frame, Params
 
@@ -212,7 +213,8 @@ def _coloured(value: Any, colours: Mapping[str, str]) -> Any:
 
 def _colour(token: str, colours: Mapping[str, str]) -> str:
     name, _, opacity = token[1:].partition("/")
-    if name not in colours or not opacity:
-        return colours.get(name, token)
-    red, green, blue = (int(colours[name][i : i + 2], 16) for i in (1, 3, 5))
+    colour = hue(name.removeprefix("theme-")) if name.startswith("theme-") else colours.get(name)
+    if colour is None or not opacity:
+        return colour or token
+    red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
     return f"rgba({red},{green},{blue},{opacity})"

@@ -159,5 +159,5 @@ def _bars(trace: Trace, x: np.ndarray, y: np.ndarray, zero: float, method: str) 
 
 def _paint(what: str, token: str, method: str) -> str:
     name, _, opacity = token.removeprefix("$").partition("/")
-    colour = method if name == "method" else NEUTRALS[name]
+    colour = method if name == "method" else hue(name.removeprefix("theme-")) if name.startswith("theme-") else NEUTRALS[name]
     return f'{what}="{colour}"' + (f' {what}-opacity="{opacity}"' if opacity else "")

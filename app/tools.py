@@ -18,6 +18,8 @@ from backends.runner import Runner
 from backends.validation import allowed, validate
 
 FILE_TYPE = str | None  # base64 text: a string is never a path here
+REQUEST = "_request"  # Gradio finds it by its type; fields begin with a letter, and one may be called "request"
+REQUEST = "_request"  # what Gradio puts in; a field begins with a letter, so none has this name
 
 
 def tool_name(method: Registered) -> str:
@@ -30,8 +32,8 @@ def make_tool(method: Registered, runner: Runner) -> Callable[..., AsyncIterator
     files = {name for name in fields if _is_file(method.Params, name)}
 
     async def tool(*args: Any, **kwargs: Any) -> AsyncIterator[dict[str, Any]]:
-        given = dict(zip([*fields, "request"], args, strict=False)) | kwargs
-        request = given.pop("request", None)
+        given = dict(zip([*fields, REQUEST], args, strict=False)) | kwargs
+        request = given.pop(REQUEST, None)
         try:
             for name in files & given.keys():
                 given[name] = _file(name, given[name])
@@ -67,10 +69,10 @@ def make_tool(method: Registered, runner: Runner) -> Callable[..., AsyncIterator
         inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=info.get_default(call_default_factory=True), annotation=annotations[name])
         for name, info in fields.items()
     ]
-    parameters.append(inspect.Parameter("request", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=gr.Request))
+    parameters.append(inspect.Parameter(REQUEST, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=gr.Request))
     tool.__name__ = tool.__qualname__ = tool_name(method)
     tool.__signature__ = inspect.Signature(parameters, return_annotation=dict)  # type: ignore[attr-defined]
-    tool.__annotations__ = {**annotations, "request": gr.Request, "return": dict}
+    tool.__annotations__ = {**annotations, REQUEST: gr.Request, "return": dict}
     tool.__doc__ = _docstring(method, files)
     return tool
 

@@ -64,6 +64,7 @@ class Stage {
   show(value) {
     if (!value) return;
     this.invitation.hidden = true;
+    if (!value.views.length && value.progress < 1) return; // nothing to draw yet: what is shown stays until there is
     const names = new Set(value.views.map((view) => view.name));
     for (const [name, view] of this.views) if (!names.has(name)) this.drop(name, view);
     for (const spec of value.views) this.place(spec);

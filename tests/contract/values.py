@@ -49,6 +49,8 @@ def legal(model: type[Params], field: str) -> list[Any]:
     elif kind == "hidden" and node.get("items", {}).get("type") in ("number", "integer"):
         length = max(node.get("minItems", 0), min(LISTED, node.get("maxItems", LISTED)))
         values += [[v] * length for v in _numbers(node["items"])]
+    elif kind == "hidden" and node.get("items", {}).get("items", {}).get("type") == "string":
+        values += [[["x"] * node["items"].get("minItems", 1)]]  # rows of texts: what they name is known to the method alone
     if optional:
         values.append(None)
     kept: list[Any] = []

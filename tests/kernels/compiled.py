@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from kernels import attention_column_mass, headwise_rmsnorm
+from kernels import attention_column_mass, headwise_rmsnorm, pairwise_mismatch
 
 TARGETS = (80, 90)
 STAGES = 3  # what a launch takes where it names none
@@ -72,6 +72,12 @@ def cases() -> Iterator[Case]:
         )
 
 
+def _mismatch_cases() -> Iterator[Case]:
+    for probes in (40, 4000):
+        types = {"codes_ptr": "*i32", "counts_ptr": "*i32", "n": "i32", "probes": "i32"}
+        yield Case(f"pairwise_mismatch P={probes}", pairwise_mismatch.triton_kernel(), types, pairwise_mismatch.tile(probes))
+
+
 def compile_for(case: Case, capability: int) -> dict[str, Any]:
     """Registers and stack a thread, shared bytes a block, warps, and which matrix instruction the PTX holds."""
     import triton
@@ -104,7 +110,7 @@ def compile_for(case: Case, capability: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    for case in cases():
+    for case in (*cases(), *_mismatch_cases()):
         for capability in TARGETS:
             print(json.dumps(compile_for(case, capability)), flush=True)
 

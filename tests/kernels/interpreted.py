@@ -2,7 +2,8 @@
 
 A script of its own, because TRITON_INTERPRET=1 must stand before Triton is imported and holds for the whole process:
 ``TRITON_INTERPRET=1 python -m tests.kernels.interpreted`` or, for one shape,
-``... interpreted headwise_rmsnorm 5,3,20 float16`` (positions, H, D), ``... attention_column_mass 1,4,2,100,64 bfloat16`` (B, H, G, T, D).
+``... interpreted headwise_rmsnorm 5,3,20 float16`` (positions, H, D), ``... attention_column_mass 1,4,2,100,64 bfloat16`` (B, H, G, T, D);
+``pairwise_mismatch`` has whole numbers (N, P) whatever the dtype.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ from typing import Any
 
 import torch
 
-from kernels import attention_column_mass, headwise_rmsnorm
+from kernels import attention_column_mass, headwise_rmsnorm, pairwise_mismatch
 
 SHAPES: dict[str, list[tuple[int, ...]]] = {
     "headwise_rmsnorm": [(1, 1, 1), (5, 3, 20), (40, 4, 64)],  # one number; no multiple of any tile; several programs
     "attention_column_mass": [(1, 1, 1, 1, 1), (1, 2, 1, 37, 20), (2, 4, 2, 80, 16), (1, 1, 1, 256, 32)],
+    "pairwise_mismatch": [(1, 1), (33, 7), (100, 40), (130, 65)],
 }
 DTYPES = ("float32", "float16", "bfloat16")
 
@@ -60,7 +62,17 @@ def check_attention_column_mass(shape: tuple[int, ...], dtype: torch.dtype, gene
         yield f"{name} mass", relative(found.mass, wanted.mass)
 
 
-CHECKS = {"headwise_rmsnorm": check_headwise_rmsnorm, "attention_column_mass": check_attention_column_mass}
+def check_pairwise_mismatch(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Iterator[tuple[str, float]]:
+    codes = torch.randint(-2, 4, shape, generator=generator, dtype=torch.int32)
+    found, wanted = pairwise_mismatch.launch(codes), pairwise_mismatch.reference(codes)
+    yield "counts", float((found - wanted).abs().max())
+
+
+CHECKS = {
+    "headwise_rmsnorm": check_headwise_rmsnorm,
+    "attention_column_mass": check_attention_column_mass,
+    "pairwise_mismatch": check_pairwise_mismatch,
+}
 
 
 def main(arguments: list[str]) -> None:

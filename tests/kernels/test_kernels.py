@@ -16,7 +16,7 @@ import pytest
 import torch
 
 import kernels
-from kernels import attention_column_mass, headwise_rmsnorm
+from kernels import attention_column_mass, headwise_rmsnorm, pairwise_mismatch
 
 pytestmark = pytest.mark.timeout(240)  # a cold compilation of all cases takes 40 s on a busy host
 
@@ -46,22 +46,22 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
-@pytest.mark.parametrize("kernel", ["headwise_rmsnorm", "attention_column_mass"])
+@pytest.mark.parametrize("kernel", ["headwise_rmsnorm", "attention_column_mass", "pairwise_mismatch"])
 def test_the_interpreted_kernel_equals_its_reference(interpreted: list[dict[str, Any]], kernel: str, dtype: str) -> None:
     cases = [c for c in interpreted if c["kernel"] == kernel and c["dtype"] == dtype]
     assert len(cases) >= 3
     for case in cases:
         for part, error in case["errors"].items():
             # The mass and gamma's gradient leave the kernel in fp32, also where the inputs have half precision.
-            limit = 1e-5 if part.endswith(("mass", "dgamma")) else TOLERANCE[dtype]
+            limit = 0 if part == "counts" else 1e-5 if part.endswith(("mass", "dgamma")) else TOLERANCE[dtype]
             assert error <= limit, f"{kernel} {case['shape']} {dtype} {part}: {error}"
 
 
 @pytest.mark.parametrize("capability", [80, 90])
-@pytest.mark.parametrize("kernel", ["headwise_rmsnorm", "attention_column_mass"])
+@pytest.mark.parametrize("kernel", ["headwise_rmsnorm", "attention_column_mass", "pairwise_mismatch"])
 def test_the_compiled_kernel_fits_the_device(compiled: list[dict[str, Any]], kernel: str, capability: int) -> None:
     cases = [c for c in compiled if c["case"].startswith(kernel) and c["capability"] == capability]
-    assert len(cases) >= 4
+    assert len(cases) >= (2 if kernel == "pairwise_mismatch" else 4)
     for case in cases:
         assert case["registers"] <= 255, case
         assert case["registers"] * 32 * case["warps"] <= 65_536, case
@@ -72,7 +72,7 @@ def test_the_compiled_kernel_fits_the_device(compiled: list[dict[str, Any]], ker
 
 
 def test_importing_kernels_does_not_import_triton() -> None:
-    code = "import sys, kernels.headwise_rmsnorm, kernels.attention_column_mass; sys.exit('triton' in sys.modules)"
+    code = "import sys, kernels.headwise_rmsnorm, kernels.attention_column_mass, kernels.pairwise_mismatch; sys.exit('triton' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"}, timeout=100).returncode == 0
 
 
@@ -123,6 +123,16 @@ def test_shapes_that_do_not_fit_are_refused() -> None:
         attention_column_mass.op(q, q, q, gamma=torch.ones(3))
     with pytest.raises(ValueError, match="gamma"):
         headwise_rmsnorm.op(q, torch.ones(4, 8))
+
+
+def test_mismatches_are_counted_as_a_loop_counts_them() -> None:
+    codes = torch.randint(0, 3, (23, 11), generator=torch.Generator().manual_seed(3))
+    wanted = [[int((a != b).sum()) for b in codes] for a in codes]
+    assert pairwise_mismatch.op(codes).tolist() == wanted
+    with pytest.raises(ValueError, match="whole numbers"):
+        pairwise_mismatch.op(torch.rand(3, 4))
+    with pytest.raises(ValueError, match="shape"):
+        pairwise_mismatch.op(torch.zeros(3, dtype=torch.int32))
 
 
 @pytest.mark.gpu

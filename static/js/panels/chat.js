@@ -7,12 +7,19 @@ export class Panel {
     this.log = h("div", { class: "pp-chat", role: "log", "aria-label": "Dialogue", tabindex: 0 });
     this.prompt = h("p", { class: "pp-chat-prompt" });
     this.options = h("div", { class: "pp-chat-options", role: "group", "aria-label": "Answers" });
-    element.replaceChildren(this.log, this.prompt, this.options);
+    this.folds = h("div", { class: "pp-chat-folds" });
+    this.element = h("div", { class: "pp-dialogue" }, this.log, this.prompt, this.options, this.folds);
+    element.replaceChildren(this.element);
     rovingFocus(this.options, "button");
   }
 
-  /** Takes {turns: [{who: "lab" | "person", text}], options: [{id, text}], prompt}. */
-  update({ turns, options, prompt }) {
+  /**
+   * Takes {turns: [{who: "lab" | "person", text}], options: [{id, text, quiet?}], prompt, folds?: [{title, lines, code?}], lead?}.
+   * Quiet options are no answers (back, not sure); folds are texts on demand; a lead stands beside the main picture.
+   */
+  update({ turns, options, prompt, folds = [], lead = false }) {
+    this.element.classList.toggle("pp-dialogue-lead", lead);
+    this.showFolds(folds);
     const hadFocus = this.options.contains(document.activeElement);
     const grown = turns.length > this.log.children.length;
     while (this.log.children.length > turns.length) this.log.lastChild.remove();
@@ -22,9 +29,17 @@ export class Panel {
     this.prompt.hidden = !prompt;
     if (JSON.stringify(options) === this.shownOptions) return;
     this.shownOptions = JSON.stringify(options);
-    this.options.replaceChildren(...options.map(({ id, text }) => button("pp-button", () => this.send({ type: "answer", id }), { text })));
+    this.options.replaceChildren(...options.map(({ id, text, quiet }) => button(quiet ? "pp-quiet" : "pp-button", () => this.send({ type: "answer", id }), { text })));
     // The pressed answer is gone: the focus goes on to what can be answered next.
     if (hadFocus) (this.options.firstChild ?? this.log).focus({ preventScroll: true });
+  }
+
+  showFolds(folds) {
+    const text = JSON.stringify(folds);
+    if (text === this.shownFolds) return; // else an open one would close with each answer
+    this.shownFolds = text;
+    this.folds.replaceChildren(...folds.map(({ title, lines, code }) => h("details", { class: "pp-fold" }, h("summary", { text: title }),
+      h("ul", {}, ...lines.map((line) => h("li", { text: line }))), code ? h("pre", { text: code }) : null)));
   }
 
   showTurn({ who, text }, index) {

@@ -12,12 +12,13 @@ export class Panel {
     element.replaceChildren(this.frame, this.note);
   }
 
-  /** Takes {columns: [{name, kind: "number" | "text" | "bool", editable?}], rows: [[...]], note}. */
-  update({ columns, rows, note }) {
+  /** Takes {columns: [{name, kind: "number" | "text" | "bool", editable?}], rows: [[...]], note, marked?}; marked: index of a row that stands out. */
+  update({ columns, rows, note, marked = null }) {
     const shape = JSON.stringify([columns, rows.length]);
     if (shape !== this.shape) this.build(columns, rows.length);
     this.shape = shape;
     rows.forEach((row, r) => row.forEach((value, c) => this.showCell(this.body.children[r].children[c], value)));
+    [...this.body.children].forEach((row, r) => (r === marked ? row.setAttribute("aria-current", "true") : row.removeAttribute("aria-current")));
     this.note.hidden = !note;
     this.note.textContent = note ?? "";
   }

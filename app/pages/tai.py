@@ -1,0 +1,74 @@
+"""The pictures of tai: a conversation beside the cloud of solutions, its topology, and what each question would tell."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, TypeGuard
+
+from app.pages._tai_benchmark import benchmark
+from app.pages._tai_chat import answered, chat
+from app.pages._tai_cloud import HANDLE, barcode, cloud, diagram, distances
+from app.pages._tai_questions import belief, coverage, entropy, gains, table
+from app.pages._tai_solutions import choices, leading
+from app.plotting import Changes, View, message
+from backends.contract import Frame
+
+
+def views(frame: Frame, params: Any) -> list[View]:
+    """What can be drawn of this frame, the main picture first; a picture waits until its data is there."""
+    data = frame.data
+    if params.mode == "benchmark":
+        waiting = message("benchmark", "Questions until the end", "The first dialogues are played", span="main", height=460)
+        return benchmark(data) if data.get("benchmark") else [waiting]
+    answered_now = len(data.get("transcript", []))
+    replayed = bool(params.answers) and answered_now < len(params.answers)
+    if "arrived" not in data and ("candidates" not in data or replayed):
+        return []  # what was shown stays: an answer must not make the page begin anew
+    made: list[View | None] = [
+        cloud(data, answered_now),
+        chat(frame, params),
+        choices(data),
+        belief(data),
+        barcode(data),
+        diagram(data),
+        table(data, params.selector),
+        gains(data),
+        entropy(data),
+        leading(data),
+        distances(data),
+        coverage(data),
+    ]
+    return [view for view in made if view is not None]
+
+
+def on_event(view: str, event: Mapping[str, Any], params: Mapping[str, Any]) -> Changes | None:
+    """A pressed answer joins the answers; a drag or a click on the barcode sets the threshold, which begins the dialogue anew."""
+    kind = event.get("type")
+    if view == "chat" and kind == "answer":
+        return answered(event.get("id"), params.get("answers"))
+    if view == "barcode" and kind == "drag":
+        return _cut_at(_dragged_to(event))
+    if view == "barcode" and kind == "click":
+        return _cut_at(event.get("customdata"))
+    return None
+
+
+def _cut_at(place: Any) -> Changes | None:
+    return Changes({"threshold": round(min(max(float(place), 0.0), 1.0), 4), "answers": []}, run=True) if _finite(place) else None
+
+
+def _finite(value: Any) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool) and -10.0 < value < 10.0 and math.isfinite(value)
+
+
+def _dragged_to(event: Mapping[str, Any]) -> Any:
+    """A line held in the middle moves both ends, held near an end that one alone: what counts is the end that moved from where it was."""
+    start, end, name = event.get("x0"), event.get("x1"), event.get("shape")
+    if not (_finite(start) and _finite(end) and isinstance(name, str) and name.startswith(f"{HANDLE} ")):
+        return start
+    try:
+        before = float(name.removeprefix(f"{HANDLE} "))
+    except ValueError:
+        return start
+    return max(start, end, key=lambda x: abs(x - before))

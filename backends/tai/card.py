@@ -1,0 +1,287 @@
+"""The card of tai: what is said of it without running it, and the params it takes."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, field_validator
+
+from backends import contract
+from backends.contract import Card, Metric, Paper, Preset, Step, Weight
+
+ANSWERS_LIMIT = 60
+TEXT_LIMIT = 16  # sentences; the model is slow
+EXAMPLE_REQUEST = "Write a function that gives the middle value of a list."
+EXAMPLE_PROBES = """
+f([3, 1, 2])
+f([4, 1, 3, 2])
+f([9, 1, 1])
+f([5])
+f([])
+f([2, 10])
+f([1, 1, 1, 9])
+f([7, 8, 1, 3, 2])
+f([8, 2, 9, 4])
+f([6, 0, 5])
+""".strip()
+EXAMPLE_SOURCES = """
+def f(xs):
+    return sorted(xs)[len(xs) // 2]
+
+def f(values):
+    ordered = sorted(values)
+    return ordered[len(ordered) // 2]
+
+def f(xs):
+    return sorted(xs)[(len(xs) - 1) // 2]
+
+def f(items):
+    items = sorted(items)
+    middle = (len(items) - 1) // 2
+    return items[middle]
+
+def f(xs):
+    s = sorted(xs)
+    n = len(s)
+    if n == 0:
+        return None
+    return (s[(n - 1) // 2] + s[n // 2]) / 2
+
+def f(numbers):
+    if not numbers:
+        return None
+    numbers = sorted(numbers)
+    half = len(numbers) // 2
+    if len(numbers) % 2:
+        return numbers[half] / 1
+    return (numbers[half - 1] + numbers[half]) / 2
+
+def f(xs):
+    return xs[len(xs) // 2]
+
+def f(values):
+    position = len(values) // 2
+    return values[position]
+
+def f(xs):
+    return sum(xs) / len(xs) if xs else None
+
+def f(xs):
+    total = 0
+    for x in xs:
+        total += x
+    return total / len(xs) if xs else None
+""".strip()
+
+_Id = Annotated[str, Field(min_length=1, max_length=64)]
+_Answer = Annotated[list[_Id], Field(min_length=2, max_length=2)]
+_Cut = Annotated[float, Field(ge=0, le=1)]
+
+
+def _extra(group: str, *, advanced: bool = True, **more: Any) -> dict[str, Any]:
+    return {"group": group, **({"advanced": True} if advanced else {}), **more}
+
+
+class Params(contract.Params):
+    """Params of one dialogue, or of a benchmark of forty."""
+
+    task: Literal["code", "visualisation", "navigation", "text", "own"] = Field(
+        "code",
+        description="What is asked for: a program, a chart, a route, a sentence of a language model, or your own program",
+        json_schema_extra=_extra("Request", advanced=False),
+    )
+    answerer: Literal["me", "simulated"] = Field(
+        "me", title="Who answers", description="You, or a simulated person with a hidden wish", json_schema_extra=_extra("Dialogue", advanced=False)
+    )
+    selector: Literal["teig", "eig", "random"] = Field(
+        "teig",
+        title="Next question by",
+        description="TEIG: bits about the intent. EIG: bits about the candidate. Random: any question",
+        json_schema_extra=_extra("Dialogue", advanced=False),
+    )
+    candidates: int = Field(
+        48,
+        ge=4,
+        le=400,
+        description=f"Solutions that are drawn and executed; the text task draws {TEXT_LIMIT} at most",
+        json_schema_extra=_extra("Request", slider=[12, 96]),
+    )
+    quirk_rate: float = Field(
+        0.2,
+        ge=0,
+        le=0.5,
+        description="Share of the candidates with a fault at the edge, in the generated tasks",
+        json_schema_extra=_extra("Request", unit="share"),
+    )
+    prior_skew: float = Field(
+        0.6,
+        ge=0,
+        le=1.5,
+        description="How unequal the intents are in the generated tasks: rank to the power of minus this",
+        json_schema_extra=_extra("Request"),
+    )
+    threshold: _Cut | Literal["ratio", "absolute", "bootstrap"] = Field(
+        "ratio",
+        description="Where the barcode is cut: at the largest ratio of neighbouring bars, the largest gap, what resampling would change, or a value",
+        json_schema_extra=_extra("Homology", live=True),
+    )
+    text_weight: float = Field(
+        0.0,
+        title="Weight of the text α",
+        ge=0,
+        le=1,
+        description="Share of the distance between the texts in place of behaviour",
+        json_schema_extra=_extra("Homology"),
+    )
+    error_rate: float = Field(
+        0.05,
+        title="Assumed wrong answers",
+        ge=0,
+        le=0.4,
+        description="Share of answers that the lab takes to be wrong",
+        json_schema_extra=_extra("Dialogue", unit="share"),
+    )
+    options: Literal["binary", "multi"] = Field(
+        "multi", title="Kind of question", description="Yes or no, or several results to choose from", json_schema_extra=_extra("Dialogue")
+    )
+    stop_at: float = Field(
+        0.95, ge=0.8, le=0.99, description="Belief in one intent at which the dialogue ends", json_schema_extra=_extra("Dialogue", unit="probability")
+    )
+    true_error_rate: float = Field(
+        0.0,
+        title="Wrong answers of the simulated person",
+        ge=0,
+        le=0.4,
+        description="Share of answers that the simulated person gets wrong",
+        json_schema_extra=_extra("Dialogue", unit="share"),
+    )
+    mode: Literal["dialogue", "benchmark"] = Field(
+        "dialogue", description="One dialogue, or forty simulated ones for each way to choose questions", json_schema_extra=_extra("Dialogue")
+    )
+    request: str = Field(
+        "",
+        max_length=2000,
+        description="The request in words, in the text task and in your own; empty takes an example",
+        json_schema_extra=_extra("Your own task", lines=2, private=True),
+    )
+    probes: str = Field(
+        EXAMPLE_PROBES,
+        max_length=4000,
+        description="Calls that every function of your own task is tried with, one a line",
+        json_schema_extra=_extra("Your own task", lines=4, private=True),
+    )
+    candidate_sources: str = Field(
+        EXAMPLE_SOURCES,
+        max_length=40_000,
+        description="4 to 40 Python functions for your own task, one below the other; empty asks the host's language model, where it has one",
+        json_schema_extra=_extra("Your own task", lines=8, private=True),
+    )
+    answers: list[_Answer] = Field(
+        [],
+        max_length=ANSWERS_LIMIT,
+        description="What has been answered: pairs of question id and option id, not-sure or none",
+        json_schema_extra=_extra("Dialogue"),
+    )
+
+    @field_validator("probes", "candidate_sources", mode="before")
+    @classmethod
+    def _join(cls, value: Any) -> Any:
+        if isinstance(value, list | tuple) and all(isinstance(part, str) for part in value):
+            return "\n".join(value)
+        return value
+
+
+def weight(params: Params) -> Weight:
+    """A dialogue answers at once; forty of them, or a language model, queue."""
+    return "cpu" if params.mode == "benchmark" or params.task == "text" else "light"
+
+
+_HOW = r"""
+An ambiguous request is a **cloud of candidate solutions**. Each candidate is executed, and two lie as far apart as their behaviour differs.
+The Vietoris-Rips filtration of these distances joins candidates as the scale $\varepsilon$ grows; each joining ends one bar of the barcode. Bars
+of style and small faults are short, bars between intents are long. The cut lies at the largest ratio of neighbouring bars, and what is connected
+below it is an **intent** $C_k$ with belief $b_k=\sum_{i\in C_k}w_i$.
+
+Questions come from three sources: what should happen for one of the inputs, on which side of a separating hyperplane the wish lies, and matters
+of style. For each the gain is computed twice, about the intent and about the candidate:
+
+$$\mathrm{TEIG}(q)=I(K;Y_q),\qquad \mathrm{EIG}(q)=I(i;Y_q)=\mathrm{TEIG}(q)+\sum_k b_k\,I(i;Y_q\mid i\in C_k).$$
+
+The last term is **waste**: bits on what does not matter. An answer is wrong with an assumed probability $\varepsilon_u$. Each candidate's weight is
+multiplied by $P(y\mid i)$, and the beliefs are summed anew. Where few candidates are left, fresh ones that fit all answers are drawn. The dialogue ends
+when one intent has the wanted belief, when no question gives 0.02 bit, or after 12 turns.
+
+With balanced questions $\lceil\log_2K\rceil$ yes/no answers are enough; wrong answers raise this to at least $\log_2K/(1-H_2(\varepsilon_u))$.
+"""
+
+_RECONSTRUCTED = (
+    "Only the abstract of the paper was public: persistent homology finds the intents, questions separate them, expected information gain over intents picks, "
+    "and about log K turns suffice. Reconstructed here: the filtration and the distances, the ratio rule, the three sources of questions, the noise in the "
+    "likelihood, fresh draws, the stopping rules, and all three generated tasks. The cut is found once a draw and kept while candidates drop out. The paper's "
+    "own figures are unknown, so none is shown."
+)
+
+CARD = Card(
+    slug="tai",
+    title="Clarifying questions from topology",
+    theme="agents",
+    paper=Paper(
+        "Topological Active Inference for Task Disambiguation",
+        "Yangbo Wei, Zhen Huang, Shaoqiang Lu, Junhong Qian, Chen Wu, Lei He",
+        "https://icml.cc/virtual/2026/poster/62802",
+    ),
+    aha="Ask about what the program does and not how it is written: the islands in a cloud of solutions are the meanings, and each good question halves them.",
+    how=_HOW.strip(),
+    reconstructed=_RECONSTRUCTED,
+    metrics={
+        "clusters": Metric("count", "persistent clusters in the first draw: the meanings that were found"),
+        "true_intents": Metric("count", "intents among the candidates of the first draw, where they are known"),
+        "partition_recovered": Metric("yes or no", "the clusters of the first draw are exactly the intents"),
+        "turns": Metric("questions", "questions answered", "lower"),
+        "entropy_bits": Metric("bits", "uncertainty about the intent now", "lower"),
+        "winner_belief": Metric("probability", "belief in the leading intent", "higher"),
+        "right": Metric("yes or no", "the solution has the hidden intent; in the benchmark, the share of right TEIG dialogues", "higher"),
+        "teig_turns_mean": Metric("questions", "mean questions by TEIG in the benchmark", "lower"),
+        "eig_turns_mean": Metric("questions", "mean questions by EIG in the benchmark", "lower"),
+        "random_turns_mean": Metric("questions", "mean random questions in the benchmark", "lower"),
+        "seconds": Metric("s", "wall time of the run", "lower", "measured"),
+    },
+    presets=(
+        Preset("code", "Search a list", {}, 2),
+        Preset("chart", "Show me the electricity", {"task": "visualisation"}, 2),
+        Preset("route", "Take me to the shop", {"task": "navigation"}, 2),
+        Preset("text", "A sentence of a language model", {"task": "text"}, 20),
+        Preset("own", "Your own functions", {"task": "own"}, 2),
+        Preset("by-teig", "Simulated person, questions by TEIG", {"answerer": "simulated", "options": "binary"}, 3),
+        Preset("by-eig", "Simulated person, questions by EIG", {"answerer": "simulated", "options": "binary", "selector": "eig"}, 3),
+        Preset("by-text", "Distance of the texts", {"answerer": "simulated", "options": "binary", "text_weight": 1.0}, 3, fails=True),
+        Preset(
+            "wrong-answers",
+            "Where it fails: wrong answers, none assumed",
+            {"answerer": "simulated", "options": "binary", "true_error_rate": 0.2, "error_rate": 0.0},
+            3,
+            fails=True,
+        ),
+        Preset("coarse", "Where it fails: the largest gap", {"answerer": "simulated", "threshold": "absolute"}, 3, fails=True),
+        Preset("benchmark", "Forty dialogues, 10 % wrong answers", {"mode": "benchmark", "options": "binary", "true_error_rate": 0.1, "error_rate": 0.1}, 15),
+    ),
+    exercise=(
+        Step(
+            "by-eig",
+            "Let EIG ask, then TEIG. How many questions were about style, and why does EIG like them?",
+            "EIG counts a bit about the candidate as much as a bit about the intent. A question that halves every intent gives it a full bit, all of it waste.",
+        ),
+        Step(
+            "by-text",
+            "The distance is now that of the texts. What do the clusters follow, and which distance knows what the program does?",
+            "They follow how a function is written. Only the distance of what the functions return knows the intents.",
+        ),
+        Step(
+            "wrong-answers",
+            "A fifth of the answers is wrong and the lab assumes none. What happens to the right intent? Set the assumed rate to 0.2: what is the price?",
+            "One wrong answer rules it out for good. With 0.2 it comes back, but an answer is worth only $1-H_2(0.2)=0.28$ bit, so the dialogue is longer.",
+        ),
+    ),
+    claims=(),
+    cheap={"task": "visualisation", "candidates": 12, "answerer": "simulated", "options": "binary"},
+)

@@ -1,0 +1,52 @@
+"""From candidates to the distance that the homology sees, and to a map of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+
+def text_distance(texts: Sequence[str]) -> np.ndarray:
+    """Angle between the texts' counts of tokens and pairs of tokens, over a right angle: (N, N) in [0, 1], a metric on counts.
+
+    It knows how a candidate is written and nothing of what it does.
+
+    >>> text_distance(["a b", "a b", "c"]).round(2).tolist()
+    [[0.0, 0.0, 1.0], [0.0, 0.0, 1.0], [1.0, 1.0, 0.0]]
+    """
+    from sklearn.feature_extraction.text import CountVectorizer
+
+    vectorizer = CountVectorizer(token_pattern=r"\w+|[^\w\s]", ngram_range=(1, 2), lowercase=False)
+    counts = vectorizer.fit_transform([text if text.strip() else "(empty)" for text in texts])
+    rows = counts.toarray().astype(float)
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    return angles(rows) * 2
+
+
+def angles(unit: np.ndarray) -> np.ndarray:
+    """arccos of the cosine over pi, of unit vectors (N, d): (N, N) in [0, 1], symmetric with a zero diagonal."""
+    # The half-angle form: arccos itself loses half of the digits near 0, where duplicates lie.
+    chord = np.sqrt(np.maximum(2 - 2 * np.clip(unit @ unit.T, -1, 1), 0))
+    chord[chord < 1e-6] = 0.0
+    np.fill_diagonal(chord, 0.0)
+    apart = 2 * np.arcsin(np.minimum(chord / 2, 1)) / np.pi
+    return (apart + apart.T) / 2
+
+
+def blend(behaviour: np.ndarray, texts: Sequence[str], text_weight: float) -> np.ndarray:
+    """(1 - text_weight) D_behaviour + text_weight D_text, (N, N)."""
+    if not text_weight:
+        return behaviour
+    return (1 - text_weight) * behaviour + text_weight * text_distance(texts)
+
+
+def embed(distance: np.ndarray) -> np.ndarray:
+    """A map (N, 2) of D (N, N) by classical scaling: its distances are near D, and its signs do not depend on the machine."""
+    from sklearn.manifold import ClassicalMDS  # its SMACOF sibling takes seconds from N = 200 on
+
+    if not distance.any():
+        return np.zeros((len(distance), 2))
+    places = ClassicalMDS(2, metric="precomputed").fit_transform(distance)
+    largest = np.abs(places).argmax(0)
+    return places * np.where(np.take_along_axis(places, largest[None], 0) < 0, -1.0, 1.0)
