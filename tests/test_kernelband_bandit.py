@@ -155,7 +155,9 @@ def test_strategy_map_by_name() -> None:
         strategy_targets(names)
 
 
-@pytest.mark.parametrize(("clusters", "exploration", "field"), [(0, 2.0, "clusters"), (9, 2.0, "clusters"), (3, -0.1, "exploration"), (3, math.nan, "exploration")])
+@pytest.mark.parametrize(
+    ("clusters", "exploration", "field"), [(0, 2.0, "clusters"), (9, 2.0, "clusters"), (3, -0.1, "exploration"), (3, math.nan, "exploration")]
+)
 def test_bad_bandits_are_refused(clusters: int, exploration: float, field: str) -> None:
     with pytest.raises(InputError) as error:
         Bandit(clusters, exploration)

@@ -156,9 +156,7 @@ def mask(h: np.ndarray, theta: float | Sequence[float] | np.ndarray, empty: Sequ
     return open_arms
 
 
-def parent_weights(
-    h: np.ndarray, strategy: int, theta: float | Sequence[float] | np.ndarray, temperature: float, target: Sequence[int] = TARGET
-) -> np.ndarray:
+def parent_weights(h: np.ndarray, strategy: int, theta: float | Sequence[float] | np.ndarray, temperature: float, target: Sequence[int] = TARGET) -> np.ndarray:
     """Probability of each member of a cluster to be the parent, (m,): ``softmax(V / temperature)`` with V = theta - h of the target.
 
     h: (m, 3), percent of peak; a row of NaN was not profiled and has V = 0. V is in percentage points, so that temperature 1 is

@@ -6,7 +6,7 @@ Two substrates stand behind this: C compiled by the host's compiler (``backends.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -17,7 +17,7 @@ STRATEGIES = ("tiling", "vectorization", "fusion", "pipeline", "reordering", "ac
 RESOURCES = ("sm", "dram", "l2")
 TARGET = (2, 1, 1, 0, 0, 1)
 
-FailureKind = Literal["compile-error", "wrong", "timeout", "cheat", "crash"]
+FailureKind = Literal["compile-error", "wrong", "timeout", "cheat", "crash", "no-code"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,25 +155,26 @@ class Proposer(Protocol):
 
     name: str
 
-    def propose(self, parent: Candidate, strategy: int, rng: np.random.Generator) -> Candidate: ...
+    def propose(self, parent: Candidate, strategy: int, rng: np.random.Generator) -> Candidate | Failure: ...
 
 
-Check = Callable[[], None]
+class Editor(Protocol):
+    """What an offline proposer needs: a substrate, or the recorded part of one."""
+
+    def edits(self, candidate: Candidate, strategy: int) -> Sequence[Hashable]: ...
+    def render(self, kernel: str, size: int, schedule: Hashable) -> Candidate: ...
 
 
 class ScheduleProposer:
-    """The offline proposer: one of the substrate's edits, drawn uniformly. Without an edit the parent itself comes back, a duplicate.
-
-    substrate: only its ``edits`` and ``render`` are used.
-    """
+    """The offline proposer: one of the editor's edits, drawn uniformly. Without an edit the parent itself comes back, a duplicate."""
 
     name = "offline"
 
-    def __init__(self, substrate: Substrate) -> None:
-        self._substrate = substrate
+    def __init__(self, editor: Editor) -> None:
+        self._editor = editor
 
     def propose(self, parent: Candidate, strategy: int, rng: np.random.Generator) -> Candidate:
-        edits = self._substrate.edits(parent, strategy)
+        edits = self._editor.edits(parent, strategy)
         if not edits:
             return parent
-        return self._substrate.render(parent.kernel, parent.size, edits[int(rng.integers(len(edits)))])
+        return self._editor.render(parent.kernel, parent.size, edits[int(rng.integers(len(edits)))])
