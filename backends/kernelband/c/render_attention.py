@@ -68,22 +68,22 @@ def _prefetch(w: Writer, s: Schedule, name: str, j: str, c: str) -> None:
         w.line(f"__builtin_prefetch(&{_element(s, name, j, c).removeprefix('(float)')});")
 
 
-def _scores(w: Writer, s: Schedule, low: str = "0", high: str = "length", *, blocks: bool = True) -> None:
-    """p[j] = Q[i] . K[j] * scale for the keys low..high."""
+def _scores(w: Writer, s: Schedule, low: str = "0", high: str = "length", *, blocks: bool = True, base: str = "") -> None:
+    """p[j - base] = Q[i] . K[j] * scale for the keys low..high."""
     with w.tiles("j", low, high, s.tile_j if blocks else 0, s) as (first, last):
         if _transposed(s, "K"):
             with w.loop("j", first, last):
-                w.line("p[j] = 0.0f;")
+                w.line(f"{_score('j', base)} = 0.0f;")
             with w.loop("c", "0", "d"):
                 _prefetch(w, s, "K", first, f"(c + {s.prefetch})")
                 w.line("const float q = Q[i * d + c] * scale;")
-                w.inner("j", first, last, lambda j, _k: [f"p[{j}] += q * {_element(s, 'K', j, 'c')};"], s)
+                w.inner("j", first, last, lambda j, _k: [f"{_score(j, base)} += q * {_element(s, 'K', j, 'c')};"], s)
         else:
             with w.loop("j", first, last):
                 _prefetch(w, s, "K", f"(j + {s.prefetch})", "0")
                 w.line("float acc = 0.0f;")
                 w.inner("c", "0", "d", lambda c, k: [f"acc{k} += Q[i * d + {c}] * {_element(s, 'K', 'j', c)};"], s, [("+", "acc")])
-                w.line("p[j] = acc * scale;")
+                w.line(f"{_score('j', base)} = acc * scale;")
 
 
 def _softmax(w: Writer, s: Schedule) -> None:
@@ -102,36 +102,39 @@ def _values(w: Writer, s: Schedule) -> None:
         _add_values(w, s, first, last)
 
 
-def _add_values(w: Writer, s: Schedule, first: str, last: str) -> None:
+def _add_values(w: Writer, s: Schedule, first: str, last: str, base: str = "") -> None:
     if s.order == "dot":
         with w.loop("c", "0", "d"):
             _prefetch(w, s, "V", first, f"(c + {s.prefetch})")
             w.line("float acc = O[i * d + c];")
-            w.inner("j", first, last, lambda j, k: [f"acc{k} += p[{j}] * {_element(s, 'V', j, 'c')};"], s, [("+", "acc")])
+            w.inner("j", first, last, lambda j, k: [f"acc{k} += {_score(j, base)} * {_element(s, 'V', j, 'c')};"], s, [("+", "acc")])
             w.line("O[i * d + c] = acc;")
     else:
         with w.loop("j", first, last):
             _prefetch(w, s, "V", f"(j + {s.prefetch})", "0")
-            w.inner("c", "0", "d", lambda c, _k: [f"O[i * d + {c}] += p[j] * {_element(s, 'V', 'j', c)};"], s)
+            w.inner("c", "0", "d", lambda c, _k: [f"O[i * d + {c}] += {_score('j', base)} * {_element(s, 'V', 'j', c)};"], s)
 
 
 def _online(w: Writer, s: Schedule) -> None:
     """One query over blocks of keys: the sum and the output are rescaled whenever a larger score turns up."""
     block = s.tile_j or ONLINE_KEYS
-    w.line(f"float top = -INFINITY, sum = 0.0f, P[{block}];")
+    w.line(f"float top = -INFINITY, sum = 0.0f, p[{block}];")
     with w.loop("c", "0", "d"):
         w.line("O[i * d + c] = 0.0f;")
     with w.tiles("j", "0", "length", block, s) as (first, last):
-        w.line(f"float *restrict p = P - {first};")
-        _scores(w, s, first, last, blocks=False)
+        _scores(w, s, first, last, blocks=False, base=first)
         w.line("const float seen = top;")
-        w.inner("j", first, last, lambda j, k: [f"top{k} = p[{j}] > top{k} ? p[{j}] : top{k};"], s, [("max", "top")])
+        w.inner("j", first, last, lambda j, k: [f"top{k} = {_score(j, first)} > top{k} ? {_score(j, first)} : top{k};"], s, [("max", "top")])
         w.line(f"const float shrink = {_exp(s)}(seen - top);", "sum *= shrink;")
-        w.inner("j", first, last, lambda j, k: [f"p[{j}] = {_exp(s)}(p[{j}] - top);", f"sum{k} += p[{j}];"], s, [("+", "sum")])
+        w.inner("j", first, last, lambda j, k: [f"{_score(j, first)} = {_exp(s)}({_score(j, first)} - top);", f"sum{k} += {_score(j, first)};"], s, [("+", "sum")])
         w.inner("c", "0", "d", lambda c, _k: [f"O[i * d + {c}] *= shrink;"], s)
-        _add_values(w, s, first, last)
+        _add_values(w, s, first, last, base=first)
     w.line("const float share = 1.0f / sum;")
     w.inner("c", "0", "d", lambda c, _k: [f"O[i * d + {c}] *= share;"], s)
+
+
+def _score(j: str, base: str) -> str:
+    return f"p[{j} - {base}]" if base else f"p[{j}]"
 
 
 def _exp(s: Schedule) -> str:

@@ -1,0 +1,98 @@
+"""Buffers shared with the child: inputs, output and scratch in one memory file, each against a page that cannot be touched.
+
+An array ends at the end of its pages, as far as its alignment of 64 bytes allows; what lies around it inside the pages is filled with a
+pattern, so that a write past either end is either a crash or a broken pattern.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+
+import numpy as np
+
+from backends.contract import InputError
+from backends.kernelband.c.kernels import Extents, Kernel
+
+ALIGNMENT = 64
+CANARY = np.uint32(0x7FC0DEAD)  # as a float32 it is NaN, so that a value read from there shows in the result
+POOL = 1 << 18
+STRETCH = 16  # a refresh replaces this part of each input
+
+
+class Arena:
+    """The buffers of one kernel at one set of extents. truth: the inputs as they must be, kept where the child cannot reach them."""
+
+    def __init__(self, kernel: Kernel, extents: Extents, rng: np.random.Generator) -> None:
+        self.extents = extents
+        shapes = kernel.shapes(*extents)
+        self._names = [*shapes, kernel.out, "work"]
+        sizes = {**shapes, kernel.out: kernel.output(*extents), "work": (kernel.work(*extents),)}
+        self.regions: list[list[int]] = []
+        offset = 0
+        for name in self._names:
+            nbytes = 4 * int(np.prod(sizes[name]))
+            padded = -(-nbytes // ALIGNMENT) * ALIGNMENT
+            length = -(-padded // mmap.PAGESIZE) * mmap.PAGESIZE
+            self.regions.append([offset, length, length - padded])
+            offset += length
+        self.nbytes = offset
+        self.descriptor = os.memfd_create("kernelband")
+        try:
+            os.ftruncate(self.descriptor, offset)
+            self._memory = mmap.mmap(self.descriptor, offset)
+        except OSError:
+            os.close(self.descriptor)
+            raise InputError("size", f"its buffers of {offset / 1e6:.0f} MB cannot be had", "choose a smaller size") from None
+        whole = np.frombuffer(self._memory, np.uint32)
+        self._around: list[np.ndarray] = []
+        shared: dict[str, np.ndarray] = {}
+        for name, (start, length, data) in zip(self._names, self.regions, strict=True):
+            first, count = (start + data) // 4, int(np.prod(sizes[name]))
+            shared[name] = whole[first : first + count].view(np.float32).reshape(sizes[name])
+            self._around += [whole[start // 4 : first], whole[first + count : (start + length) // 4]]
+        for gap in self._around:
+            gap[:] = CANARY
+        self.shared = {name: shared[name] for name in shapes}
+        self.output, self._work = shared[kernel.out], shared["work"]
+        self._rng, self._scale = rng, np.float32(kernel.scale)
+        self._pool = rng.standard_normal(POOL, np.float32) * self._scale
+        self.truth = {name: rng.standard_normal(shape, np.float32) * self._scale for name, shape in shapes.items()}
+        for name, value in self.truth.items():
+            self.shared[name][...] = value
+
+    def refresh(self) -> None:
+        """Replaces a stretch of each input at a place that no kernel can foresee, and fills the output with NaN."""
+        for name, value in self.truth.items():
+            flat, seen = value.reshape(-1), self.shared[name].reshape(-1)
+            count = max(1, min(POOL, flat.size // STRETCH))
+            at, source = int(self._rng.integers(flat.size - count + 1)), int(self._rng.integers(POOL - count + 1))
+            flat[at : at + count] = self._pool[source : source + count]
+            seen[at : at + count] = flat[at : at + count]
+        self.output.fill(np.nan)
+
+    def clear_work(self) -> None:
+        """Fills the scratch with NaN: nothing that an earlier call left there can be of use."""
+        self._work.fill(np.nan)
+
+    def changed_input(self) -> str | None:
+        """The name of an input that is no longer what it must be; it is put right again."""
+        found = None
+        for name, value in self.truth.items():
+            if not np.array_equal(value, self.shared[name]):
+                self.shared[name][...] = value
+                found = found or name
+        return found
+
+    def outside_written(self) -> bool:
+        """True when a pattern around a buffer is broken; it is put right again."""
+        broken = False
+        for gap in self._around:
+            if (gap != CANARY).any():
+                gap[:] = CANARY
+                broken = True
+        return broken
+
+    def close(self) -> None:
+        """Gives the memory back once the last view of it is gone."""
+        os.close(self.descriptor)
