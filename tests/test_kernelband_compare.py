@@ -110,9 +110,9 @@ def test_every_policy_spends_the_same_budget_and_repeats() -> None:
 
 def test_settings_change_what_is_compared() -> None:
     landscape = Landscape(ToySubstrate(), record())
-    first = list(compare(landscape, Settings(), 12, 0, nothing, seeds=4))[-1]
+    first = list(compare(landscape, Settings(), 25, 0, nothing, seeds=4))[-1]
     for change in ({"exploration": 0.0}, {"temperature": 50.0}, {"theta": (2.0, 2.0, 2.0)}, {"clusters": 2}):
-        other = list(compare(landscape, Settings(**change), 12, 0, nothing, seeds=4))[-1]  # type: ignore[arg-type]
+        other = list(compare(landscape, Settings(**change), 25, 0, nothing, seeds=4))[-1]  # type: ignore[arg-type]
         assert not np.array_equal(first.best["kernelband"], other.best["kernelband"]), change
         np.testing.assert_array_equal(first.best["best-of-n"], other.best["best-of-n"])
 
@@ -133,7 +133,7 @@ def test_bands_and_ratios_are_students_intervals_of_logarithms() -> None:
 
 def test_best_curve_ignores_failures_and_never_falls() -> None:
     toy = ToySubstrate()
-    policy = make_policy("random", Settings(), np.random.default_rng(0))
+    policy = make_policy("random", Settings(), np.random.default_rng(0), toy, toy.naive("matmul", 384))
     search = Search(LiveBench(toy), ScheduleProposer(toy), policy, np.random.default_rng(1), toy.naive("matmul", 384), 25)
     for _ in search.run():
         pass
@@ -149,7 +149,7 @@ def test_tpe_learns_from_what_it_was_told() -> None:
     landscape = Landscape(toy, record(400))
     early, late = [], []
     for seed in range(4):
-        policy = make_policy("tpe", Settings(), np.random.default_rng(seed), landscape)
+        policy = make_policy("tpe", Settings(), np.random.default_rng(seed), landscape, landscape.baseline)
         search = Search(landscape.bench, ScheduleProposer(landscape), policy, np.random.default_rng(seed), landscape.baseline, 50)
         for _ in search.run():
             pass

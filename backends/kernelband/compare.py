@@ -11,7 +11,7 @@ from scipy import stats
 from backends.kernelband.landscape import Landscape
 from backends.kernelband.policies import BestOfN, Greedy, KernelBand, Policy, Settings, Thompson, UniformRandom
 from backends.kernelband.search import Search
-from backends.kernelband.substrate import ScheduleProposer
+from backends.kernelband.substrate import Candidate, ScheduleProposer, ScheduleSpace
 
 SEEDS = 100
 CONFIDENCE = 0.95
@@ -27,16 +27,15 @@ _KINDS: Mapping[str, type[Policy]] = {
 }
 
 
-def make_policy(name: str, settings: Settings, rng: np.random.Generator, space: Landscape | None = None) -> Policy:
-    """The policy of this name. space: the landscape that TPE draws from.
+def make_policy(name: str, settings: Settings, rng: np.random.Generator, space: ScheduleSpace, baseline: Candidate) -> Policy:
+    """The policy of this name. space: what TPE draws its schedules from.
 
     "without-mask" and "one-cluster" are KernelBand with one of its parts taken away.
     """
     if name == "tpe":
         from backends.kernelband.tpe import TreeParzen  # optuna loads in a second
 
-        assert space is not None, "TPE draws from a space"
-        return TreeParzen(settings, rng, space, space.baseline)
+        return TreeParzen(settings, rng, space, baseline)
     if name == "without-mask":
         settings = replace(settings, mask=False)
     elif name == "one-cluster":
@@ -99,7 +98,7 @@ def compare(landscape: Landscape, settings: Settings, rounds: int, seed: int, ch
     for number in range(seeds):
         for place, name in enumerate(COMPARED):
             check()
-            policy = make_policy(name, settings, np.random.default_rng([seed, number, place]), landscape)
+            policy = make_policy(name, settings, np.random.default_rng([seed, number, place]), landscape, landscape.baseline)
             search = Search(landscape.bench, ScheduleProposer(landscape), policy, np.random.default_rng([seed, number, place, 1]), landscape.baseline, rounds)
             for _ in search.run():
                 pass

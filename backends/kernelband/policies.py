@@ -54,11 +54,12 @@ class Standing:
 class Policy:
     """Clusters the frontier, keeps the statistics of all arms, and leaves to its kinds which arm and parent to take.
 
-    rng: draws of the policy and of its clustering, none of the proposer's.
+    rng: draws of the policy; a child of it those of its clustering, so that other clusters leave the policy's draws alone.
     """
 
     def __init__(self, settings: Settings, rng: np.random.Generator) -> None:
         self.settings, self.rng = settings, rng
+        self._clustering_rng = rng.spawn(1)[0]
         self.clustering = Clustering(settings.clusters, settings.recluster_every)
         self.bandit = self._bandit()
         self.standing = Standing()
@@ -70,7 +71,7 @@ class Policy:
         """Re-clusters when it is due, profiles the representatives and computes the masks (section 4, steps 2 and 3)."""
         if self.clustering.due(len(frontier), round_):
             before = self.clustering.raw_centroids()
-            labels = self.clustering.fit(frontier.phi, round_, self.rng)
+            labels = self.clustering.fit(frontier.phi, round_, self._clustering_rng)
             if before is not None and self.settings.match_clusters:
                 self.bandit.permute(self.clustering.match(before))
             frontier.label = labels.tolist()

@@ -113,7 +113,7 @@ class Search:
         self.now = Now(round_, "propose", choice)
         yield "propose"
         began = time.perf_counter()
-        child = choice.candidate or self.proposer.propose(parent, choice.strategy, self.rng)
+        child = choice.candidate or self.proposer.propose(parent, self.frontier.timings[choice.parent].ms, choice.strategy, self.rng)
         self.counters.propose_s += time.perf_counter() - began
         entry: Entry | None
         if isinstance(child, Failure):

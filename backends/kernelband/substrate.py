@@ -102,7 +102,7 @@ class Substrate(Protocol):
 
     @property
     def can_time(self) -> bool:
-        """False where only static facts can be had (Triton on a host without a GPU)."""
+        """False on a host without a compiler, or for Triton without a GPU: then nothing is timed, and ``time`` is never called."""
 
     @property
     def machine(self) -> str:
@@ -143,7 +143,8 @@ class Substrate(Protocol):
     def time(self, built: Built, parent_ms: float | None) -> Timing | Failure:
         """parent_ms None: the baseline itself."""
 
-    def profile(self, built: Built, timing: Timing) -> Profile: ...
+    def profile(self, built: Built, timing: Timing | None) -> Profile:
+        """timing None, where nothing can be timed: only the static facts count, phi begins with 0 and h is NaN."""
 
     def roofline(self) -> Roofline: ...
 
@@ -155,13 +156,22 @@ class Proposer(Protocol):
 
     name: str
 
-    def propose(self, parent: Candidate, strategy: int, rng: np.random.Generator) -> Candidate | Failure: ...
+    def propose(self, parent: Candidate, parent_ms: float, strategy: int, rng: np.random.Generator) -> Candidate | Failure: ...
 
 
 class Editor(Protocol):
     """What an offline proposer needs: a substrate, or the recorded part of one."""
 
     def edits(self, candidate: Candidate, strategy: int) -> Sequence[Hashable]: ...
+    def render(self, kernel: str, size: int, schedule: Hashable) -> Candidate: ...
+
+
+class ScheduleSpace(Protocol):
+    """Schedules as values of named fields: a substrate, or the recorded part of one."""
+
+    def space(self, kernel: str) -> Mapping[str, tuple[Any, ...]]: ...
+    def at(self, kernel: str, values: Mapping[str, Any]) -> Hashable: ...
+    def values(self, schedule: Hashable) -> Mapping[str, Any]: ...
     def render(self, kernel: str, size: int, schedule: Hashable) -> Candidate: ...
 
 
@@ -173,7 +183,7 @@ class ScheduleProposer:
     def __init__(self, editor: Editor) -> None:
         self._editor = editor
 
-    def propose(self, parent: Candidate, strategy: int, rng: np.random.Generator) -> Candidate:
+    def propose(self, parent: Candidate, parent_ms: float, strategy: int, rng: np.random.Generator) -> Candidate:
         edits = self._editor.edits(parent, strategy)
         if not edits:
             return parent

@@ -3,27 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping
-from typing import Any, Protocol
-
 import numpy as np
 import optuna
 
 from backends.kernelband.bench import Entry
 from backends.kernelband.frontier import Frontier
 from backends.kernelband.policies import Choice, Policy, Settings
-from backends.kernelband.substrate import Candidate
+from backends.kernelband.substrate import Candidate, ScheduleSpace
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)  # its default tells of every study on the terminal
-
-
-class ScheduleSpace(Protocol):
-    """Schedules as values of named fields: a substrate, or the recorded part of one."""
-
-    def space(self, kernel: str) -> Mapping[str, tuple[Any, ...]]: ...
-    def at(self, kernel: str, values: Mapping[str, Any]) -> Hashable: ...
-    def values(self, schedule: Hashable) -> Mapping[str, Any]: ...
-    def render(self, kernel: str, size: int, schedule: Hashable) -> Candidate: ...
 
 
 class TreeParzen(Policy):
