@@ -6,8 +6,11 @@ pattern, so that a write past either end is either a crash or a broken pattern.
 
 from __future__ import annotations
 
+import itertools
+import math
 import mmap
 import os
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -17,21 +20,25 @@ from backends.kernelband.c.kernels import Extents, Kernel
 ALIGNMENT = 64
 CANARY = np.uint32(0x7FC0DEAD)  # as a float32 it is NaN, so that a value read from there shows in the result
 POOL = 1 << 18
-STRETCH = 16  # a refresh replaces this part of each input
+STRETCH = 16  # a refresh replaces one part in so many of each input
+_numbers = itertools.count()
+
+
+def of_kernel(kernel: Kernel, extents: Extents, rng: np.random.Generator) -> Arena:
+    """The buffers of a kernel at these extents."""
+    return Arena(kernel.shapes(*extents), kernel.output(*extents), kernel.work(*extents), extents, rng, kernel.scale)
 
 
 class Arena:
-    """The buffers of one kernel at one set of extents. truth: the inputs as they must be, kept where the child cannot reach them."""
+    """The buffers of one call. inputs: shapes by name, in the order of the arguments. truth: the inputs as they must be, out of the child's reach."""
 
-    def __init__(self, kernel: Kernel, extents: Extents, rng: np.random.Generator) -> None:
-        self.extents = extents
-        shapes = kernel.shapes(*extents)
-        self._names = [*shapes, kernel.out, "work"]
-        sizes = {**shapes, kernel.out: kernel.output(*extents), "work": (kernel.work(*extents),)}
+    def __init__(self, inputs: Mapping[str, Extents], output: Extents, work: int, extents: Extents, rng: np.random.Generator, scale: float = 1.0) -> None:
+        self.extents, self.number = extents, next(_numbers)
+        sizes = [*inputs.values(), output, (work,)]
         self.regions: list[list[int]] = []
         offset = 0
-        for name in self._names:
-            nbytes = 4 * int(np.prod(sizes[name]))
+        for size in sizes:
+            nbytes = 4 * math.prod(size)
             padded = -(-nbytes // ALIGNMENT) * ALIGNMENT
             length = -(-padded // mmap.PAGESIZE) * mmap.PAGESIZE
             self.regions.append([offset, length, length - padded])
@@ -46,18 +53,18 @@ class Arena:
             raise InputError("size", f"its buffers of {offset / 1e6:.0f} MB cannot be had", "choose a smaller size") from None
         whole = np.frombuffer(self._memory, np.uint32)
         self._around: list[np.ndarray] = []
-        shared: dict[str, np.ndarray] = {}
-        for name, (start, length, data) in zip(self._names, self.regions, strict=True):
-            first, count = (start + data) // 4, int(np.prod(sizes[name]))
-            shared[name] = whole[first : first + count].view(np.float32).reshape(sizes[name])
+        arrays: list[np.ndarray] = []
+        for size, (start, length, data) in zip(sizes, self.regions, strict=True):
+            first, count = (start + data) // 4, math.prod(size)
+            arrays.append(whole[first : first + count].view(np.float32).reshape(size))
             self._around += [whole[start // 4 : first], whole[first + count : (start + length) // 4]]
         for gap in self._around:
             gap[:] = CANARY
-        self.shared = {name: shared[name] for name in shapes}
-        self.output, self._work = shared[kernel.out], shared["work"]
-        self._rng, self._scale = rng, np.float32(kernel.scale)
-        self._pool = rng.standard_normal(POOL, np.float32) * self._scale
-        self.truth = {name: rng.standard_normal(shape, np.float32) * self._scale for name, shape in shapes.items()}
+        *given, self.output, self._work = arrays
+        self.shared = dict(zip(inputs, given, strict=True))
+        self._rng = rng
+        self._pool = rng.standard_normal(POOL, np.float32) * np.float32(scale)
+        self.truth = {name: rng.standard_normal(shape, np.float32) * np.float32(scale) for name, shape in inputs.items()}
         for name, value in self.truth.items():
             self.shared[name][...] = value
 

@@ -49,17 +49,17 @@ class Child:
         """Starts the process where there is none, shows it the buffers and loads the library. Raises ChildError."""
         if self._process is None:
             self._start()
-        if id(arena) not in self._mapped:
+        if arena.number not in self._mapped:
             self._ask({"do": "memory", "extra": arena.nbytes + EXTRA_MEMORY}, START_S)
-            self._ask({"do": "map", "arena": id(arena), "regions": arena.regions}, START_S, arena.descriptor)
-            self._mapped.add(id(arena))
+            self._ask({"do": "map", "arena": arena.number, "regions": arena.regions}, START_S, arena.descriptor)
+            self._mapped.add(arena.number)
         if self._loaded != (library, symbol):
             self._ask({"do": "load", "path": str(library), "symbol": symbol}, START_S)
             self._loaded = (library, symbol)
 
     def call(self, arena: Arena, sizes: tuple[int, ...], limit_s: float) -> tuple[int, int]:
         """(nanoseconds, threads alive at its return) of one call of the loaded function. Raises ChildError."""
-        found = self._ask({"do": "call", "arena": id(arena), "sizes": list(sizes), "cpu_s": self.threads * math.ceil(limit_s)}, limit_s)
+        found = self._ask({"do": "call", "arena": arena.number, "sizes": list(sizes), "cpu_s": self.threads * math.ceil(limit_s)}, limit_s)
         return int(found["ns"]), int(found["threads"])
 
     def cpu_ns(self) -> int:

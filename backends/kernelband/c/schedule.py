@@ -62,7 +62,14 @@ SPACE: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
     "layernorm": {**_ROWS, "fused": (0, 1, 2, 3)},
     "row-sum": _ROWS,
     # itj and jti are illegal: a sweep needs the whole sweep before it.
-    "stencil": {"order": ("tji", "tij", "itj", "jti"), "tile_i": (0, *TILES_I), "tile_j": (0, *TILES_J), "fused": (0, 1), "layout": ("rows", "padded"), **_EVERY},
+    "stencil": {
+        "order": ("tij", "tji", "itj", "jti"),
+        "tile_i": (0, *TILES_I),
+        "tile_j": (0, *TILES_J),
+        "fused": (0, 1),
+        "layout": ("rows", "padded"),
+        **_EVERY,
+    },
     "attention": {
         "order": ("dot", "axpy"),
         "tile_i": (0, *TILES_I),
