@@ -50,6 +50,11 @@ def find() -> str:
     raise InputError("substrate", "this host has no C compiler", "install gcc or clang (on Debian: apt-get install gcc), or open a recorded run")
 
 
+def key_of(source: str) -> str:
+    """sha256 of source and flags, the same on every host."""
+    return hashlib.sha256("\0".join([source, *FLAGS, *LIBRARIES]).encode()).hexdigest()
+
+
 class Compiler:
     """Compiles into ``folder``. calls: how often the compiler really ran, once for each distinct source."""
 
@@ -60,13 +65,9 @@ class Compiler:
         self._lock = threading.Lock()
         self.version = _first_line([self.path, "--version"])
 
-    def key(self, source: str) -> str:
-        """sha256 of source and flags."""
-        return hashlib.sha256("\0".join([source, self.version, *FLAGS, *LIBRARIES]).encode()).hexdigest()
-
     def compile(self, source: str) -> Compiled | Failure:
         """The shared object of this text, or the compiler's own words."""
-        key = self.key(source)
+        key = key_of(source)
         with self._lock:
             if key in self._done:
                 done = self._done[key]

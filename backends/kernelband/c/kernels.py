@@ -134,13 +134,15 @@ def _attention(x: Inputs, _length: int, d: int) -> Array:
     return _softmax({"X": given["Q"] @ given["K"].T / np.sqrt(d)}) @ given["V"]
 
 
-def _rows(name: str, task: str, reference: Callable[..., Array], default: int, cols: int, flops: float, parameters: tuple[str, ...] = (), scale: float = 1.0) -> Kernel:
+def _rows(
+    name: str, task: str, reference: Callable[..., Array], default: int, cols: int, flops: float, parameters: tuple[str, ...] = (), scale: float = 1.0
+) -> Kernel:
     summed = name == "row-sum"
     return Kernel(
         name=name,
         task=task,
         sizes=("rows", "cols"),
-        shapes=lambda r, d: {"X": (r, d), **{p: (d,) for p in parameters}},
+        shapes=lambda r, d: {"X": (r, d), **dict.fromkeys(parameters, (d,))},
         output=lambda r, d: (r,) if summed else (r, d),
         out="Y",
         reference=reference,

@@ -126,7 +126,9 @@ def _online(w: Writer, s: Schedule) -> None:
         w.line("const float seen = top;")
         w.inner("j", first, last, lambda j, k: [f"top{k} = {_score(j, first)} > top{k} ? {_score(j, first)} : top{k};"], s, [("max", "top")])
         w.line(f"const float shrink = {_exp(s)}(seen - top);", "sum *= shrink;")
-        w.inner("j", first, last, lambda j, k: [f"{_score(j, first)} = {_exp(s)}({_score(j, first)} - top);", f"sum{k} += {_score(j, first)};"], s, [("+", "sum")])
+        w.inner(
+            "j", first, last, lambda j, k: [f"{_score(j, first)} = {_exp(s)}({_score(j, first)} - top);", f"sum{k} += {_score(j, first)};"], s, [("+", "sum")]
+        )
         w.inner("c", "0", "d", lambda c, _k: [f"O[i * d + {c}] *= shrink;"], s)
         _add_values(w, s, first, last, base=first)
     w.line("const float share = 1.0f / sum;")

@@ -189,4 +189,3 @@ def tile(s: Schedule, rows: int, cols: int) -> tuple[float, float]:
     whole = 1 if s.fused >= 2 else rows
     volume = float(s.tile_i or whole) * (s.tile_j or cols)
     return 8.0 * volume, volume
-

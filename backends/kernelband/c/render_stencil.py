@@ -36,13 +36,16 @@ def render(s: Schedule) -> str:
                     w.line("A[i * ld + j] = B[i * ld + j];")
     else:  # a line of points goes through all its sweeps before its neighbours have begun
         outer, inner = s.order[0], s.order[2]
-        with w.tiles(outer, "1", _END[outer], _size(s, outer), s, parallel) as (low, high):
-            with w.loop(outer, low, high, pragma="" if _size(s, outer) else parallel), w.loop("t", "0", "sweeps"):
-                _buffers(w, s, kind)
-                w.inner(inner, "1", _END[inner], lambda q, _k: [_point(q, inner, kind)], s)
-                if s.fused == 0:
-                    with w.loop(inner, "1", _END[inner]):
-                        w.line("A[i * ld + j] = B[i * ld + j];")
+        with (
+            w.tiles(outer, "1", _END[outer], _size(s, outer), s, parallel) as bounds,
+            w.loop(outer, *bounds, pragma="" if _size(s, outer) else parallel),
+            w.loop("t", "0", "sweeps"),
+        ):
+            _buffers(w, s, kind)
+            w.inner(inner, "1", _END[inner], lambda q, _k: [_point(q, inner, kind)], s)
+            if s.fused == 0:
+                with w.loop(inner, "1", _END[inner]):
+                    w.line("A[i * ld + j] = B[i * ld + j];")
     if own or s.fused:
         w.line(f"const {kind} *last = {'sweeps % 2 ? B : A' if s.fused else 'A'};")
         if not own:
@@ -64,7 +67,7 @@ def _buffers(w: Writer, s: Schedule, kind: str) -> None:
 
 def _sweep(w: Writer, s: Schedule, names: str, kind: str, parallel: str) -> None:
     """One sweep over all inner points, in blocks where the schedule has them."""
-    outer, inner = names
+    outer, inner = names[0], names[1]
     with (
         w.tiles(outer, "1", _END[outer], _size(s, outer), s, parallel) as rows,
         w.tiles(inner, "1", _END[inner], _size(s, inner), s, "" if _size(s, outer) else parallel) as columns,

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import platform
 import re
 import tempfile
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -96,9 +98,9 @@ def measure(compiler: Compiler, threads: int, check: Callable[[], None]) -> tupl
     except (OSError, ValueError, KeyError):
         pass
     roof, lanes = _measure(threads, check)
-    new = store.with_suffix(f".{compiler.key('')[:8]}.new")
-    new.write_text(json.dumps({"gflops": roof.gflops, "dram": roof.dram, "cache": roof.cache, "lanes": lanes, "processor": processor()}))
-    new.replace(store)
+    with tempfile.NamedTemporaryFile("w", dir=folder, suffix=".new", delete=False) as new:  # a reader never sees half a file
+        json.dump({**asdict(roof), "lanes": lanes, "processor": processor()}, new)
+    os.replace(new.name, store)
     return roof, lanes
 
 

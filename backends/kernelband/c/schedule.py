@@ -7,7 +7,7 @@ unrolled loop without its remainder, half precision where the tolerance asks for
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
@@ -44,7 +44,14 @@ class Schedule:
 
 
 # For each kernel the values of the fields that it has a choice in; the first of each is the naive form.
-_EVERY = {"simd": (0, *LANES), "storage": ("float", "fp16"), "unroll": (1, *UNROLLS), "prefetch": (0, *PREFETCHES), "parallel": (False, True), "aligned": (False, True)}
+_EVERY = {
+    "simd": (0, *LANES),
+    "storage": ("float", "fp16"),
+    "unroll": (1, *UNROLLS),
+    "prefetch": (0, *PREFETCHES),
+    "parallel": (False, True),
+    "aligned": (False, True),
+}
 _MATMUL = {
     "order": ("ijp", "ipj", "jip", "jpi", "pij", "pji"),
     "tile_i": (0, *TILES_I),
@@ -115,11 +122,15 @@ def edits(kernel: str, schedule: Schedule, strategy: int) -> tuple[Schedule, ...
 
 def _tilings(space: Mapping[str, tuple[Any, ...]], schedule: Schedule) -> list[Schedule]:
     names = [name for name in _FIELDS[_TILING] if name in space]
-    blocks = itertools.product(*(space[name][1:] for name in names))
-    untiled = dict.fromkeys(names, 0)
-    found = [replace(schedule, **untiled), *(replace(schedule, **dict(zip(names, block, strict=True))) for block in blocks)]
-    found += [replace(schedule, **dict(zip(names, block, strict=False)), remainder=False) for block in (_NO_REMAINDER_TILES, (32, 64, 16))]
+    blocks: Iterable[tuple[Any, ...]] = itertools.product(*(space[name][1:] for name in names))
+    untiled: dict[str, Any] = dict.fromkeys(names, 0)
+    found = [replace(schedule, **untiled), *(replace(schedule, **_named(names, block)) for block in blocks)]
+    found += [replace(schedule, **_named(names, block), remainder=False) for block in (_NO_REMAINDER_TILES, (32, 64, 16))]
     return found
+
+
+def _named(names: Iterable[str], block: Iterable[Any]) -> dict[str, Any]:
+    return dict(zip(names, block, strict=False))  # a kernel of two loops takes the first two sizes
 
 
 def values(schedule: Schedule) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from backends.kernelband.c.compiler import Compiler, run_limited
+from backends.kernelband.c.compiler import FLAGS, Compiler, run_limited
 from backends.kernelband.substrate import Failure
 
 DISASSEMBLERS = ("objdump", "llvm-objdump")
@@ -46,17 +46,7 @@ class Facts:
 
 def screen(library: Path, source: str, symbol: str, compiler: Compiler, check: Callable[[], None]) -> Facts | Failure:
     """The facts of a shared object, or why it must not run."""
-    tool = next((found for found in map(shutil.which, DISASSEMBLERS) if found), None)
-    if tool:
-        failed, text = run_limited([tool, "-d", "-T", "--no-show-raw-insn", library.name], library.parent, check)
-        defined, asked = _dynamic_symbols(text)
-    else:
-        listing = library.with_suffix(".s")
-        library.with_suffix(".c").write_text(source)
-        failed, log = run_limited([compiler.path, "-O2", "-march=native", "-fopenmp", "-fno-math-errno", "-fPIC", "-S", library.with_suffix(".c").name], library.parent, check)
-        text = log if failed else listing.read_text(errors="replace")
-        defined = set(re.findall(r"^\s*\.globl\s+(\S+)", text, re.MULTILINE))
-        asked = set(re.findall(r"([\w.]+)@(?:PLT|GOTPCREL)", text)) - defined
+    failed, text, defined, asked = _read(library, source, compiler, check)
     if failed:
         return Failure("compile-error", f"its machine code cannot be read: {text[:300]}")
     if symbol not in defined:
@@ -73,9 +63,25 @@ def screen(library: Path, source: str, symbol: str, compiler: Compiler, check: C
     return facts(text)
 
 
+def _read(library: Path, source: str, compiler: Compiler, check: Callable[[], None]) -> tuple[bool, str, set[str], set[str]]:
+    """(failed, machine code as text, names defined, names asked for): of the disassembly, or of the compiler's listing where nothing disassembles."""
+    tool = next((found for found in map(shutil.which, DISASSEMBLERS) if found), None)
+    if tool:
+        failed, text = run_limited([tool, "-d", "-T", "--no-show-raw-insn", library.name], library.parent, check)
+        return failed, text, *_dynamic_symbols(text)
+    text_file, listing = library.with_suffix(".c"), library.with_suffix(".s")
+    text_file.write_text(source)
+    flags = [flag for flag in FLAGS if flag != "-shared"]
+    failed, text = run_limited([compiler.path, *flags, "-S", text_file.name, "-o", listing.name], library.parent, check)
+    text = text if failed else listing.read_text(errors="replace")
+    defined = set(re.findall(r"^\s*\.globl\s+(\S+)", text, re.MULTILINE))
+    return failed, text, defined, set(re.findall(r"([\w.]+)@(?:PLT|GOTPCREL)", text)) - defined
+
+
 def _dynamic_symbols(text: str) -> tuple[set[str], set[str]]:
     """(defined, undefined) names of objdump's dynamic symbol table."""
-    defined, asked = set(), set()
+    defined: set[str] = set()
+    asked: set[str] = set()
     for line in text.partition("Disassembly of section")[0].splitlines():
         if re.match(r"[0-9a-f]{8,}\s", line):
             (asked if "*UND*" in line else defined).add(line.split()[-1])
@@ -89,7 +95,8 @@ def facts(text: str) -> Facts:
     3
     """
     lines = [line for line in text.splitlines() if "\t" in line or line.startswith(" ")]
-    registers, lanes, spills = set(), 1, 0
+    registers: set[str] = set()
+    lanes, spills = 1, 0
     for line in lines:
         found = _REGISTER.findall(line)
         registers.update(index or other for _, index, _, other in found)

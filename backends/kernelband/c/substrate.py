@@ -17,7 +17,7 @@ from backends.contract import InputError
 from backends.kernelband.c import arena, measuring, roofline, schedule, screening
 from backends.kernelband.c.arena import Arena
 from backends.kernelband.c.child import Child
-from backends.kernelband.c.compiler import FLAGS, Compiler
+from backends.kernelband.c.compiler import FLAGS, Compiler, find, key_of
 from backends.kernelband.c.kernels import KERNELS, Kernel
 from backends.kernelband.c.schedule import Schedule
 from backends.kernelband.substrate import Built, Candidate, Failure, Profile, Roofline, Timing
@@ -37,31 +37,41 @@ class Handle:
 class CSubstrate:
     """C on this host's processor. threads: of OpenMP, at most the cores of this process.
 
-    Raises InputError where the host has no compiler. One search uses one substrate; ``close`` ends its child process and removes its files.
+    Where the host has no compiler it renders and edits, and can time nothing. One search uses one substrate; ``close`` ends its child process
+    and removes its files.
     """
 
     name: Literal["c"] = "c"
     kernels = tuple(KERNELS)
-    can_time = True
 
     def __init__(self, threads: int = 1, check: Callable[[], None] = lambda: None) -> None:
         self.threads = min(threads, host_threads.cores())
         self._check = check
         self._folder = tempfile.TemporaryDirectory(prefix="kernelband-")
-        try:
-            self.compiler = Compiler(Path(self._folder.name), check)
-        except InputError:
-            self._folder.cleanup()
-            raise
+        self._compiler: Compiler | None = None
+        with contextlib.suppress(InputError):
+            self._compiler = Compiler(Path(self._folder.name), check)
         self._child = Child(self.threads, check)
         self._arenas: dict[tuple[str, tuple[int, ...]], Arena] = {}
         self._rng = np.random.default_rng()  # of the inputs: that no kernel can foresee them matters more than that they repeat
         self._roofs: tuple[Roofline, int] | None = None
 
     @property
+    def compiler(self) -> Compiler:
+        """The compiler, which counts its calls. Raises InputError where the host has none."""
+        if self._compiler is None:
+            find()
+            raise InputError("substrate", "a C compiler has come since this run began", "run again")
+        return self._compiler
+
+    @property
+    def can_time(self) -> bool:
+        return self._compiler is not None
+
+    @property
     def machine(self) -> str:
         """Processor, threads and compiler in words."""
-        return f"{roofline.processor()}, {self.threads} thread{'s' if self.threads > 1 else ''}, {self.compiler.version}"
+        return f"{roofline.processor()}, {self._threads_in_words}, {self._compiler.version if self._compiler else 'no C compiler'}"
 
     def default_size(self, kernel: str) -> int:
         """The card's size of this kernel."""
@@ -73,9 +83,9 @@ class CSubstrate:
         extents = ", ".join(f"{name} = {value}" for name, value in zip(k.sizes, k.extents(size), strict=True))
         return (
             f"Write this C function: {k.task}.\n{k.signature};\n"
-            f"All arrays are float32, row by row, each aligned to 64 bytes. work is scratch of {k.work(*k.extents(size)):,} floats at these sizes; its content is undefined. "
-            f"It is timed at {extents}, and checked at other sizes too, which nothing divides, against float64 with a tolerance of "
-            f"{measuring.TOLERANCE:g} (absolute and relative). It is compiled with {' '.join(FLAGS)} and runs on {self.threads} thread{'s' if self.threads > 1 else ''}. "
+            f"All arrays are float32, row by row, each aligned to 64 bytes. work is scratch of {k.work(*k.extents(size)):,} floats at these sizes; "
+            f"its content is undefined. It is timed at {extents}, and checked at other sizes too, which nothing divides, against float64 with a tolerance of "
+            f"{measuring.TOLERANCE:g} (absolute and relative). It is compiled with {' '.join(FLAGS)} and runs on {self._threads_in_words}. "
             "It may use arithmetic, memory, the mathematical functions and OpenMP, and nothing else of the system."
         )
 
@@ -94,12 +104,12 @@ class CSubstrate:
         if not isinstance(given, Schedule):
             raise TypeError(f"not a schedule of C: {given!r}")
         text = _kernel(kernel).source(given)
-        return Candidate(kernel, size, given, text, self.compiler.key(text))
+        return Candidate(kernel, size, given, text, key_of(text))
 
     def written(self, kernel: str, size: int, source: str) -> Candidate:
         """A candidate of text that a model or a person wrote."""
         _kernel(kernel)
-        return Candidate(kernel, size, None, source, self.compiler.key(source))
+        return Candidate(kernel, size, None, source, key_of(source))
 
     def edits(self, candidate: Candidate, strategy: int) -> Sequence[Schedule]:
         """Every schedule that one edit of this strategy gives; none for text that was written by hand."""
@@ -178,6 +188,10 @@ class CSubstrate:
         self._arenas.clear()
         with contextlib.suppress(OSError):
             self._folder.cleanup()
+
+    @property
+    def _threads_in_words(self) -> str:
+        return f"{self.threads} thread{'s' if self.threads > 1 else ''}"
 
     def _roof(self) -> tuple[Roofline, int]:
         if self._roofs is None:

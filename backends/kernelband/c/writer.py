@@ -12,8 +12,13 @@ Body = Callable[[str, str], Sequence[str]]
 IDENTITY = {"+": "0.0f", "max": "-INFINITY"}
 
 # Cephes' single-precision polynomial, 2 ulp: unlike libm's expf it can be done on all lanes at once.
-EXP = """static inline float exp_lane(float x) {
-    x = x < -87.0f ? -87.0f : x;
+# Numbers below -87 are cut off as unsigned integers, in which they are the largest: a comparison of floats keeps gcc from using lanes.
+EXP = """typedef union { float value; unsigned bits; } both;
+
+static inline float exp_lane(float given) {
+    both x0 = {given};
+    x0.bits = x0.bits < 0xC2AE0000u ? x0.bits : 0xC2AE0000u;
+    const float x = x0.value;
     const float whole = (x * 1.44269504f + 12582912.0f) - 12582912.0f;
     const float r = (x - whole * 0.693359375f) + whole * 2.12194440e-4f;
     float y = 1.9875691500e-4f;
@@ -23,7 +28,8 @@ EXP = """static inline float exp_lane(float x) {
     y = y * r + 1.6666665459e-1f;
     y = y * r + 5.0000001201e-1f;
     y = y * r * r + r + 1.0f;
-    const union { int bits; float value; } power = {((int)whole + 127) << 23};
+    both power;
+    power.bits = (unsigned)((int)whole + 127) << 23;
     return y * power.value;
 }
 """
@@ -92,8 +98,8 @@ class Writer:
                 with self.loop(name, f"{_paren(low)} + {schedule.unroll} * part", high):
                     self.line(*body(name, ""))
             for operator, accumulator in reductions:
-                for k in suffixes[1:]:
-                    self.line(combine(operator, accumulator, accumulator + k))
+                for suffix in suffixes[1:]:
+                    self.line(combine(operator, accumulator, accumulator + suffix))
 
     def text(self) -> str:
         return "\n".join(self._lines) + "\n"
