@@ -13,7 +13,6 @@ from backends.kernelband.policies import BestOfN, Greedy, KernelBand, Policy, Se
 from backends.kernelband.search import Search
 from backends.kernelband.substrate import Candidate, ScheduleProposer, ScheduleSpace
 
-SEEDS = 100
 CONFIDENCE = 0.95
 COMPARED = ("kernelband", "without-mask", "one-cluster", "thompson", "random", "greedy", "best-of-n", "tpe")
 _KINDS: Mapping[str, type[Policy]] = {
@@ -92,7 +91,7 @@ def best_curve(search: Search) -> np.ndarray:
     return curve
 
 
-def compare(landscape: Landscape, settings: Settings, rounds: int, seed: int, check: Callable[[], None], seeds: int = SEEDS) -> Iterator[Comparison]:
+def compare(landscape: Landscape, settings: Settings, rounds: int, seed: int, check: Callable[[], None], seeds: int) -> Iterator[Comparison]:
     """Replays each policy once a seed, all policies of a seed before the next one; yields the comparison, which grows, after each seed."""
     comparison = Comparison(rounds, {name: [] for name in COMPARED})
     for number in range(seeds):

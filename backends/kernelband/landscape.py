@@ -45,6 +45,10 @@ class Landscape:
         self._places = np.array([self._places_of(r.values) for r in recording.schedules])
         self._edits: dict[tuple[Hashable, int], tuple[Sequence[Hashable], int]] = {}
 
+    @property
+    def baseline_ms(self) -> float:
+        return self.bench.again(self.baseline).ms
+
     def _places_of(self, values: Mapping[str, Any]) -> list[int]:
         return [self._space[name].index(values[name]) for name in self._space]
 

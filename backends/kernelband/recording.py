@@ -45,12 +45,12 @@ class Recording:
         """Where and when, for people."""
         return f"recorded on {self.machine}, {self.date}"
 
-    def save(self, folder: Path = FOLDER) -> Path:
-        """Writes the recording under its name and returns the path."""
-        path = folder / f"{self.substrate}-{self.kernel}.json"
+    def save(self, folder: Path | None = None) -> Path:
+        """Writes the recording under its name, into the shipped data without a folder, and returns the path."""
+        path = (folder or FOLDER) / f"{self.substrate}-{self.kernel}.json"
         head = {k: getattr(self, k) for k in ("substrate", "kernel", "size", "threads", "machine", "date")}
         lines = ",\n".join(json.dumps(_plain(s), allow_nan=False) for s in self.schedules)
-        folder.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         # One schedule a line: a new recording is then read in a diff.
         path.write_text(f'{json.dumps(head | {"roofline": asdict(self.roofline)})[:-1]},\n"schedules": [\n{lines}\n]}}\n', encoding="utf-8")
         return path
@@ -63,9 +63,9 @@ class Recording:
         return cls(**{**given, "roofline": Roofline(**given["roofline"]), "schedules": schedules})
 
 
-def find(substrate: str, kernel: str, size: int, threads: int, folder: Path = FOLDER) -> Recording | None:
+def find(substrate: str, kernel: str, size: int, threads: int, folder: Path | None = None) -> Recording | None:
     """The shipped recording of this kernel, if it was made at this size and number of threads."""
-    path = folder / f"{substrate}-{kernel}.json"
+    path = (folder or FOLDER) / f"{substrate}-{kernel}.json"
     if not path.is_file():
         return None
     recording = Recording.load(path)
