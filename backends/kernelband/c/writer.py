@@ -99,13 +99,13 @@ class Writer:
                     self.line(*body(name, ""))
             for operator, accumulator in reductions:
                 for suffix in suffixes[1:]:
-                    self.line(combine(operator, accumulator, accumulator + suffix))
+                    self.line(_combine(operator, accumulator, accumulator + suffix))
 
     def text(self) -> str:
         return "\n".join(self._lines) + "\n"
 
 
-def combine(operator: str, accumulator: str, value: str) -> str:
+def _combine(operator: str, accumulator: str, value: str) -> str:
     """The statement that adds ``value`` to the accumulator of a reduction."""
     return f"{accumulator} += {value};" if operator == "+" else f"{accumulator} = {value} > {accumulator} ? {value} : {accumulator};"
 
