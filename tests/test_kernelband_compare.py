@@ -73,7 +73,7 @@ def test_landscape_is_a_closed_game_with_the_recorded_results() -> None:
             assert entry.timing.ms == schedule.ms  # type: ignore[attr-defined]
     assert 0 < landscape.share_inside() < 1
     assert not toy.compiled, "a replay runs no compiler"
-    assert Landscape(toy, record(400)).share_inside() > landscape.share_inside()
+    assert Landscape(toy, record(120)).share_inside() > landscape.share_inside()
 
 
 def test_landscape_finds_the_nearest_recorded_schedule() -> None:
@@ -110,9 +110,9 @@ def test_every_policy_spends_the_same_budget_and_repeats() -> None:
 
 def test_settings_change_what_is_compared() -> None:
     landscape = Landscape(ToySubstrate(), record())
-    first = list(compare(landscape, Settings(), 25, 0, nothing, seeds=4))[-1]
+    first = list(compare(landscape, Settings(), 25, 0, nothing, seeds=2))[-1]
     for change in ({"exploration": 0.0}, {"temperature": 50.0}, {"theta": (2.0, 2.0, 2.0)}, {"clusters": 2}):
-        other = list(compare(landscape, Settings(**change), 25, 0, nothing, seeds=4))[-1]  # type: ignore[arg-type]
+        other = list(compare(landscape, Settings(**change), 25, 0, nothing, seeds=2))[-1]  # type: ignore[arg-type]
         assert not np.array_equal(first.best["kernelband"], other.best["kernelband"]), change
         np.testing.assert_array_equal(first.best["best-of-n"], other.best["best-of-n"])
 
@@ -146,9 +146,9 @@ def test_best_curve_ignores_failures_and_never_falls() -> None:
 def test_tpe_learns_from_what_it_was_told() -> None:
     """On a formula TPE's last rounds are better than its first, which are uniform."""
     toy = ToySubstrate()
-    landscape = Landscape(toy, record(400))
+    landscape = Landscape(toy, record(250))
     early, late = [], []
-    for seed in range(4):
+    for seed in range(3):
         policy = make_policy("tpe", Settings(), np.random.default_rng(seed), landscape, landscape.baseline)
         search = Search(landscape.bench, ScheduleProposer(landscape), policy, np.random.default_rng(seed), landscape.baseline, 50)
         for _ in search.run():

@@ -131,13 +131,11 @@ def test_compiler_that_always_fails_gives_no_speed_up(toy: ToySubstrate) -> None
     assert error.value.field == "kernel"
 
 
-def test_comparison_fills_its_table_first_and_says_only_what_it_measured(toy: ToySubstrate, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(method, "SEEDS", 6)
-    monkeypatch.setattr(method, "FILLED", 40)
-    frames = run(mode="compare", rounds=8)
+def test_comparison_fills_its_table_first_and_says_only_what_it_measured(toy: ToySubstrate) -> None:
+    frames = run(mode="compare", rounds=8, seeds=6)
     last = frames[-1]
     assert last.progress == 1
-    assert last.data["landscape"]["schedules"] == 40 == len(toy.compiled)
+    assert last.data["landscape"]["schedules"] == 24 == len(toy.compiled)
     assert set(last.data["policies"]) == set(COMPARED)
     assert last.data["seeds"] == 6
     assert "a formula" in last.data["recorded"]
@@ -156,13 +154,12 @@ def shipped(toy: ToySubstrate, folder: Path) -> None:
     toy.compiled.clear()
 
 
-def test_comparison_replays_a_shipped_recording(toy: ToySubstrate, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_comparison_replays_a_shipped_recording(toy: ToySubstrate, tmp_path: Path) -> None:
     shipped(toy, tmp_path)
-    monkeypatch.setattr(method, "SEEDS", 4)
-    frames = run(mode="compare", rounds=5)
+    frames = run(mode="compare", rounds=5, seeds=5)
     assert not toy.compiled
     assert all("recorded on a formula" in f.data["recorded"] for f in frames)
-    again = run(mode="compare", rounds=5)[-1]
+    again = run(mode="compare", rounds=5, seeds=5)[-1]
     np.testing.assert_array_equal(frames[-1].data["final"]["tpe"], again.data["final"]["tpe"])
 
 

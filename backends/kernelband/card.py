@@ -90,6 +90,7 @@ class Params(contract.Params):
     mode: Literal["search", "compare"] = Field(
         "search", description="One search, or all policies replayed over 100 seeds on one table of times", json_schema_extra=_extra("Search", advanced=False)
     )
+    seeds: int = Field(100, ge=5, le=200, description="Replays of each policy in a comparison", json_schema_extra=_extra("Search", unit="seeds"))
     code: str = Field(
         "",
         title="Your own C",
@@ -199,7 +200,7 @@ CARD = Card(
             0.5,
         ),
     ),
-    cheap={"mode": "compare", "kernel": "row-sum", "rounds": 4},
+    cheap={"mode": "compare", "kernel": "row-sum", "rounds": 6, "clusters": 2, "recluster_every": 2, "seeds": 8},
     needs=("a C compiler (gcc or clang), else recorded runs only",),
     secrets=("PLAYABLE_ENDPOINT_KEY",),
     deterministic=False,

@@ -43,8 +43,8 @@ from backends.kernelband.substrate import STRATEGIES, Proposer, ScheduleProposer
 from backends.kernelband.survey import Survey
 from backends.runtime import threads
 
-SEEDS = 100  # of a comparison
-FILLED = 60  # schedules that a comparison measures itself where there is no recording
+FILLED = 60  # schedules at most that a comparison measures itself where there is no recording
+FILLED_PER_ROUND = 3
 FRAME_S = 0.2
 FILL_SHARE = 0.6  # of the progress, where the table has to be filled first
 
@@ -203,17 +203,19 @@ class _Run:
         landscape = Landscape(self.substrate, recording)
         chosen = "without-mask" if params.policy == "kernelband" and not params.mask else params.policy
         shown = 0.0
-        for number, found in enumerate(compare(landscape, self.settings, params.rounds, params.seed, self.context.check, SEEDS), 1):
-            if number == SEEDS or (number > 1 and time.perf_counter() - shown > FRAME_S):
+        for number, found in enumerate(compare(landscape, self.settings, params.rounds, params.seed, self.context.check, params.seeds), 1):
+            if number == params.seeds or (number > 1 and time.perf_counter() - shown > FRAME_S):
                 shown = time.perf_counter()
                 metrics = self.compared_metrics(found, landscape, chosen)
                 data = picture.comparison(found, landscape, chosen) | {"recorded": recording.made}
-                yield self.frame(begin + (1 - begin) * number / SEEDS, _verdict(found, chosen, number), metrics, data, recording.made, "offline")
+                yield self.frame(begin + (1 - begin) * number / params.seeds, _verdict(found, chosen, number), metrics, data, recording.made, "offline")
 
     def fill(self) -> Generator[Frame, None, Recording]:
         if not self.substrate.can_time:
             return self.recording()
-        filling = landscapes.fill(self.substrate, LiveBench(self.substrate), self.baseline, FILLED, max(self.params.rounds, 10), self.params.threads)
+        params = self.params
+        count = min(FILLED, FILLED_PER_ROUND * params.rounds)
+        filling = landscapes.fill(self.substrate, LiveBench(self.substrate), self.baseline, count, params.rounds, params.threads)
         shown = 0.0
         while True:
             try:
@@ -224,8 +226,8 @@ class _Run:
             if not shown or time.perf_counter() - shown > FRAME_S:
                 shown = time.perf_counter()
                 data = {"landscape": {"schedules": number}}
-                message = f"measuring a table of {FILLED} schedules on this host: {number}"
-                yield self.frame(FILL_SHARE * min(1.0, number / FILLED), message, {}, data, self.substrate.machine, "offline")
+                message = f"measuring a table of {count} schedules on this host: {number}"
+                yield self.frame(FILL_SHARE * min(1.0, number / count), message, {}, data, self.substrate.machine, "offline")
 
     def compared_metrics(self, found: Comparison, landscape: Landscape, chosen: str) -> dict[str, MetricValue]:
         band = found.band(chosen)
