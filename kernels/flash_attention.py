@@ -92,6 +92,7 @@ def triton_kernels() -> dict[str, Any]:
         top = tl.full((ROWS,), -1.0e30, tl.float32)
         total = tl.zeros((ROWS,), tl.float32)
         sums = tl.zeros((ROWS, BLOCK), tl.float32)
+        tops = tl.full((ROWS, KEYS), -1.0e30, tl.float32)
         for sweep in tl.static_range(PASSES):
             for first in tl.range(0, end, KEYS, num_stages=STAGES, loop_unroll_factor=UNROLL):
                 key = first + tl.arange(0, KEYS)
@@ -101,21 +102,25 @@ def triton_kernels() -> dict[str, Any]:
                 scores = tl.dot(q, k, input_precision=PRECISION) * scale
                 seen = inside[None, :] & (key[None, :] <= row[:, None]) if CAUSAL else inside[None, :]
                 scores = tl.where(seen, scores, float("-inf"))
-                if sweep == 0:
+                if PASSES == 3 and sweep == 0:
+                    tops = tl.maximum(tops, scores)
+                if PASSES < 3 and sweep == 0:
                     higher = tl.maximum(top, tl.max(scores, 1))
                     shrink = tl.exp2(top - higher)
                     top = higher
+                    total = total * shrink
                     if PASSES == 1:
                         sums = sums * shrink[:, None]
-                    if PASSES < 3:
-                        total = total * shrink
-                weights = tl.exp2(scores - top[:, None])
-                if sweep == PASSES - 2 or PASSES == 1:
-                    total += tl.sum(weights, 1)
-                if sweep == PASSES - 1:
-                    v_at = plane + key[:, None] * width + column[None, :]
-                    v = tl.load(v_ptr + v_at, mask=inside[:, None] & (column < width)[None, :], other=0.0, eviction_policy=LOAD)
-                    sums = tl.dot(weights.to(v.dtype), v, sums, input_precision=PRECISION)
+                if sweep >= PASSES - 2:
+                    weights = tl.exp2(scores - top[:, None])
+                    if sweep == PASSES - 2 or PASSES == 1:
+                        total += tl.sum(weights, 1)
+                    if sweep == PASSES - 1:
+                        v_at = plane + key[:, None] * width + column[None, :]
+                        v = tl.load(v_ptr + v_at, mask=inside[:, None] & (column < width)[None, :], other=0.0, eviction_policy=LOAD)
+                        sums = tl.dot(weights.to(v.dtype), v, sums, input_precision=PRECISION)
+            if PASSES == 3 and sweep == 0:
+                top = tl.max(tops, 1)  # behind the loop: Triton 3.7 fails on a maximum of a loop that is used twice
         tl.store(y_ptr + row_at, (sums / total[:, None]).to(y_ptr.dtype.element_ty), mask=row_mask)
 
     return {"attention": attention}

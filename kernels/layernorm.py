@@ -66,29 +66,37 @@ def triton_kernels() -> dict[str, Any]:
                 y = centred * scale[:, None] * weight + bias
                 tl.store(y_ptr + start + column, y.to(y_ptr.dtype.element_ty), mask=mask, cache_modifier=STORE)
             else:
-                mean = tl.zeros((ROWS,), tl.float32)
-                squares = tl.zeros((ROWS,), tl.float32)  # sum of squared distances from the mean of what was read so far
-                for first in tl.range(0, columns, BLOCK, num_stages=STAGES, loop_unroll_factor=UNROLL):
-                    column = first + tl.arange(0, BLOCK)[None, :]
-                    mask = inside & (column < columns) if MASKED else inside & (column >= 0)
-                    x = tl.load(x_ptr + start + column, mask=mask, other=0.0, eviction_policy=LOAD).to(tl.float32)
-                    if PASSES == 3:
-                        mean += tl.sum(x, 1) / columns
-                    else:
+                if PASSES == 2:
+                    mean = tl.zeros((ROWS,), tl.float32)
+                    square = tl.zeros((ROWS,), tl.float32)  # sum of squared distances from the mean of what was read so far
+                    for first in tl.range(0, columns, BLOCK, num_stages=STAGES, loop_unroll_factor=UNROLL):
+                        column = first + tl.arange(0, BLOCK)[None, :]
+                        mask = inside & (column < columns) if MASKED else inside & (column >= 0)
+                        x = tl.load(x_ptr + start + column, mask=mask, other=0.0, eviction_policy=LOAD).to(tl.float32)
                         count = tl.minimum(columns - first, BLOCK).to(tl.float32)
                         own = tl.sum(x, 1) / count
                         centred = tl.where(mask, x - own[:, None], 0.0)
                         moved = own - mean
-                        squares += tl.sum(centred * centred, 1) + moved * moved * (first * count / (first + count))
+                        square += tl.sum(centred * centred, 1) + moved * moved * (first * count / (first + count))
                         mean += moved * (count / (first + count))
-                if PASSES == 3:
+                else:
+                    # Rows are reduced once, behind the loop: cheaper, and Triton 3.7 fails on a sum of a loop that is used twice.
+                    sums = tl.zeros((ROWS, BLOCK), tl.float32)
+                    for first in tl.range(0, columns, BLOCK, num_stages=STAGES, loop_unroll_factor=UNROLL):
+                        column = first + tl.arange(0, BLOCK)[None, :]
+                        mask = inside & (column < columns) if MASKED else inside & (column >= 0)
+                        x = tl.load(x_ptr + start + column, mask=mask, other=0.0, eviction_policy=LOAD).to(tl.float32)
+                        sums += x
+                    mean = tl.sum(sums, 1) / columns
+                    squares = tl.zeros((ROWS, BLOCK), tl.float32)
                     for first in tl.range(0, columns, BLOCK, num_stages=STAGES, loop_unroll_factor=UNROLL):
                         column = first + tl.arange(0, BLOCK)[None, :]
                         mask = inside & (column < columns) if MASKED else inside & (column >= 0)
                         x = tl.load(x_ptr + start + column, mask=mask, other=0.0, eviction_policy=LOAD).to(tl.float32)
                         centred = tl.where(mask, x - mean[:, None], 0.0)
-                        squares += tl.sum(centred * centred, 1)
-                scale = 1.0 / tl.sqrt(squares / columns + eps)
+                        squares += centred * centred
+                    square = tl.sum(squares, 1)
+                scale = 1.0 / tl.sqrt(square / columns + eps)
                 for first in tl.range(0, columns, BLOCK, num_stages=STAGES, loop_unroll_factor=UNROLL):
                     column = first + tl.arange(0, BLOCK)[None, :]
                     mask = inside & (column < columns) if MASKED else inside & (column >= 0)

@@ -53,31 +53,41 @@ def triton_kernels() -> dict[str, Any]:
             inside = (row < rows)[:, None]
             start = row.to(tl.int64)[:, None] * columns
             # The largest finite negative instead of -inf: a row of -inf alone would make -inf - -inf, which is not a number.
-            top = tl.full((ROWS,), -3.0e38, tl.float32)
-            total = tl.zeros((ROWS,), tl.float32)
             if PASSES == 1:
                 column = tl.arange(0, BLOCK)[None, :]
                 mask = inside & (column < columns) if MASKED else inside & (column >= 0)
                 x = tl.load(x_ptr + start + column, mask=mask, other=float("-inf"), eviction_policy=LOAD).to(tl.float32)
-                top = tl.maximum(top, tl.max(x, 1))
+                top = tl.maximum(tl.max(x, 1), -3.0e38)
                 weights = tl.exp2((x - top[:, None]) * log2e)
                 y = weights / tl.sum(weights, 1)[:, None]
                 tl.store(y_ptr + start + column, y.to(y_ptr.dtype.element_ty), mask=mask, cache_modifier=STORE)
             else:
-                for first in tl.range(0, columns, BLOCK, num_stages=STAGES, loop_unroll_factor=UNROLL):
-                    column = first + tl.arange(0, BLOCK)[None, :]
-                    mask = inside & (column < columns) if MASKED else inside & (column >= 0)
-                    x = tl.load(x_ptr + start + column, mask=mask, other=float("-inf"), eviction_policy=LOAD).to(tl.float32)
-                    higher = tl.maximum(top, tl.max(x, 1))
-                    if PASSES == 2:
-                        total = total * tl.exp2((top - higher) * log2e) + tl.sum(tl.exp2((x - higher[:, None]) * log2e), 1)
-                    top = higher
-                if PASSES == 3:
+                if PASSES == 2:
+                    top = tl.full((ROWS,), -3.0e38, tl.float32)
+                    total = tl.zeros((ROWS,), tl.float32)
                     for first in tl.range(0, columns, BLOCK, num_stages=STAGES, loop_unroll_factor=UNROLL):
                         column = first + tl.arange(0, BLOCK)[None, :]
                         mask = inside & (column < columns) if MASKED else inside & (column >= 0)
                         x = tl.load(x_ptr + start + column, mask=mask, other=float("-inf"), eviction_policy=LOAD).to(tl.float32)
-                        total += tl.sum(tl.exp2((x - top[:, None]) * log2e), 1)
+                        higher = tl.maximum(top, tl.max(x, 1))
+                        total = total * tl.exp2((top - higher) * log2e) + tl.sum(tl.exp2((x - higher[:, None]) * log2e), 1)
+                        top = higher
+                else:
+                    # Rows are reduced once, behind the loop: cheaper, and Triton 3.7 fails on a maximum of a loop that is used twice.
+                    tops = tl.full((ROWS, BLOCK), -3.0e38, tl.float32)
+                    for first in tl.range(0, columns, BLOCK, num_stages=STAGES, loop_unroll_factor=UNROLL):
+                        column = first + tl.arange(0, BLOCK)[None, :]
+                        mask = inside & (column < columns) if MASKED else inside & (column >= 0)
+                        x = tl.load(x_ptr + start + column, mask=mask, other=float("-inf"), eviction_policy=LOAD).to(tl.float32)
+                        tops = tl.maximum(tops, x)
+                    top = tl.max(tops, 1)
+                    totals = tl.zeros((ROWS, BLOCK), tl.float32)
+                    for first in tl.range(0, columns, BLOCK, num_stages=STAGES, loop_unroll_factor=UNROLL):
+                        column = first + tl.arange(0, BLOCK)[None, :]
+                        mask = inside & (column < columns) if MASKED else inside & (column >= 0)
+                        x = tl.load(x_ptr + start + column, mask=mask, other=float("-inf"), eviction_policy=LOAD).to(tl.float32)
+                        totals += tl.exp2((x - top[:, None]) * log2e)
+                    total = tl.sum(totals, 1)
                 for first in tl.range(0, columns, BLOCK, num_stages=STAGES, loop_unroll_factor=UNROLL):
                     column = first + tl.arange(0, BLOCK)[None, :]
                     mask = inside & (column < columns) if MASKED else inside & (column >= 0)

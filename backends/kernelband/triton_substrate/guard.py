@@ -79,7 +79,8 @@ def _check_node(node: ast.AST, known: set[str]) -> None:
         raise _refused(node, "tl may not be assigned")
     if isinstance(node, ast.Attribute):
         whole = ast.unparse(node)
-        if node.attr.startswith("_") or (whole.startswith("tl.") and whole.count(".") > 1 and whole.rsplit(".", 1)[0] not in MODULES):
+        below_module = isinstance(node.value, ast.Attribute) and isinstance(node.value.value, ast.Name) and node.value.value.id == "tl"
+        if node.attr.startswith("_") or (below_module and ast.unparse(node.value) not in MODULES):
             raise _refused(node, f"{whole} is outside Triton's language")
         if not isinstance(node.ctx, ast.Load):
             raise _refused(node, f"{whole} may not be assigned")

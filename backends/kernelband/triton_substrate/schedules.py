@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal
 
 from kernels.flash_attention import AttentionSchedule
+from kernels.launching import next_power_of_two
 from kernels.matmul_bias_relu import MatmulSchedule
 from kernels.row_schedule import RowSchedule
 
@@ -77,6 +78,13 @@ def changed(schedule: Schedule, name: str, value: Any) -> Schedule:
     if name in ("storage", "transposed"):
         return replace(schedule, **{name: value})
     return replace(schedule, tuning=replace(schedule.tuning, **{name: value}))
+
+
+def canonical(schedule: Schedule, columns: int) -> Schedule:
+    """The schedule with the fields that its form does not read set to one value, so that programs that are the same have the same text."""
+    if isinstance(schedule.tuning, RowSchedule) and schedule.tuning.passes == 1:
+        return replace(schedule, tuning=replace(schedule.tuning, block=next_power_of_two(columns), stages=1, unroll=1))
+    return schedule
 
 
 def of(kind: type[Tuning], values: Mapping[str, Any]) -> Schedule:
