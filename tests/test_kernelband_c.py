@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from backends.contract import InputError
-from backends.kernelband.c import CSubstrate, Schedule, compiler, measuring, roofline, schedule, screening
+from backends.kernelband.c import CSubstrate, Schedule, compiler, measuring, record, roofline, schedule, screening
 from backends.kernelband.c.kernels import KERNELS
+from backends.kernelband.recording import Recording
 from backends.kernelband.substrate import STRATEGIES, Built, Failure, Roofline, Timing
 
 pytestmark = pytest.mark.skipif(not any(map(compiler.shutil.which, compiler.COMPILERS)), reason="no C compiler here")
@@ -263,3 +264,14 @@ def test_schedule_is_hashable_and_plain() -> None:
     one = schedule.at("matmul", {"simd": 8})
     assert isinstance(one, Schedule)
     assert {one: 1}[schedule.at("matmul", schedule.values(one))] == 1
+
+
+def test_a_recording_is_made_and_read(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PLAYABLE_CACHE", str(tmp_path))
+    monkeypatch.setattr(roofline, "measure", lambda *_: (Roofline(50.0, 10.0, 80.0), 8))
+    record.main(["row-sum", "--size", "64", "--schedules", "4", "--folder", str(tmp_path)])
+    written = Path(capsys.readouterr().out.strip())
+    found = Recording.load(written)
+    assert (found.kernel, found.size, len(found.schedules)) == ("row-sum", 64, 4)
+    assert schedule.at("row-sum", found.schedules[0].values) == schedule.naive("row-sum")
+    assert all((one.entry.timing is None) != (one.entry.failure is None) for one in found.schedules)
