@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -11,12 +12,12 @@ import pytest
 
 from backends.kernelband.bench import Entry, LiveBench, result
 from backends.kernelband.compare import COMPARED, Comparison, best_curve, compare, make_policy
-from backends.kernelband.landscape import Landscape, fill
+from backends.kernelband.landscape import EXPLORED, Landscape, fill
 from backends.kernelband.policies import Settings
 from backends.kernelband.recording import Recording, find
 from backends.kernelband.search import Search
 from backends.kernelband.substrate import ScheduleProposer
-from tests.toy_kernels import ToySchedule, ToySubstrate
+from tests.toy_kernels import SPACE, ToySchedule, ToySubstrate
 
 
 def record(count: int = 120, substrate: ToySubstrate | None = None) -> Recording:
@@ -37,10 +38,8 @@ def test_filling_measures_each_schedule_once() -> None:
     assert {e.entry.failure.kind for e in recording.schedules if e.entry.failure} == {"compile-error", "wrong"}
 
 
-def test_filling_ends_where_edits_reach_no_more() -> None:
-    toy = ToySubstrate()
-    toy.edits = lambda candidate, strategy: ()  # type: ignore[method-assign]
-    assert len(record(120, toy).schedules) == 1
+def test_filling_ends_where_there_is_no_more() -> None:
+    assert len(record(5000).schedules) == math.prod(len(values) for values in SPACE.values())
 
 
 def test_recording_survives_its_file(tmp_path: Path) -> None:
@@ -157,3 +156,16 @@ def test_tpe_learns_from_what_it_was_told() -> None:
         early += [np.log(t.ms) for t in tried[:10] if t]
         late += [np.log(t.ms) for t in tried[-15:] if t]
     assert np.mean(late) < np.mean(early) - 0.2
+
+
+def test_grid_holds_every_mix_of_naive_and_fastest() -> None:
+    toy = ToySubstrate()
+    recording = record(100, toy)
+    searched = recording.schedules[: round(100 * EXPLORED)]
+    fastest = min((r for r in searched if r.entry.timing), key=lambda r: r.entry.timing.ms)  # type: ignore[union-attr]
+    naive = vars(ToySchedule())
+    differ = [name for name in naive if fastest.values[name] != naive[name]]
+    assert len(differ) >= 2, "otherwise this proves nothing"
+    known = [dict(r.values) for r in recording.schedules]
+    for mix in itertools.product((False, True), repeat=len(differ)):
+        assert {**naive, **{n: fastest.values[n] for n, take in zip(differ, mix, strict=True) if take}} in known

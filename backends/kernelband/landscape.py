@@ -7,7 +7,9 @@ now by searches of all policies in turn.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Generator, Hashable, Mapping, Sequence
+import itertools
+import math
+from collections.abc import Generator, Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,7 @@ from backends.kernelband.search import Search
 from backends.kernelband.substrate import STRATEGIES, Candidate, Roofline, ScheduleProposer, Substrate, Timing
 
 EXPLORERS = (UniformRandom, KernelBand, Greedy, Thompson, BestOfN)
+EXPLORED = 1 / 3  # of a table that is filled: what the first searches measure
 IDLE_SEARCHES = 10  # searches in a row that found nothing new: the part of the space that edits reach is exhausted
 
 
@@ -108,23 +111,48 @@ class _Remembering:
 
 
 def fill(substrate: Substrate, bench: Bench, baseline: Candidate, count: int, rounds: int, threads: int) -> Generator[int, None, Recording]:
-    """Measures up to ``count`` schedules by searches of ``rounds`` rounds of all policies in turn, and returns the recording.
+    """Measures up to ``count`` schedules and returns the recording; yields the number of schedules measured so far.
 
-    Yields the number of schedules measured so far. There are fewer than ``count`` when edits reach no more.
+    Searches of ``rounds`` rounds, of all policies in turn, measure the first third. Then comes a grid, so that edits lead from most
+    schedules to others: every combination of each field's naive value, its value in the fastest schedule found, and some values drawn at
+    random. Further searches measure the rest. There are fewer than ``count`` when edits reach no more.
     """
     remembering = _Remembering(bench)
-    found = remembering.found
-    idle = seed = 0
-    while len(found) < count and idle < IDLE_SEARCHES:
-        before = len(found)
-        policy = EXPLORERS[seed % len(EXPLORERS)](Settings(temperature=10.0), np.random.default_rng([seed, 0]))
-        search = Search(remembering, ScheduleProposer(substrate), policy, np.random.default_rng([seed, 1]), baseline, rounds)
-        for _ in search.run():
-            yield len(found)
-            if len(found) >= count:
-                break
-        idle = idle + 1 if len(found) == before else 0
-        seed += 1
-    schedules = tuple(Recorded(substrate.values(s), c.key, e) for s, (c, e) in found.items())
+    yield from _explore(substrate, remembering, baseline, round(EXPLORED * count), rounds)
+    for schedule in _grid(substrate, remembering.found, baseline, count - len(remembering.found)):
+        if len(remembering.found) < count:
+            measuring = remembering.measure(substrate.render(baseline.kernel, baseline.size, schedule), remembering.again(baseline).ms)
+            yield from (len(remembering.found) for _ in measuring)
+    yield from _explore(substrate, remembering, baseline, count, rounds)
+    schedules = tuple(Recorded(substrate.values(s), c.key, e) for s, (c, e) in remembering.found.items())
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     return Recording(substrate.name, baseline.kernel, baseline.size, threads, bench.machine, today, bench.roofline, schedules)
+
+
+def _explore(substrate: Substrate, bench: _Remembering, baseline: Candidate, count: int, rounds: int) -> Iterator[int]:
+    """Searches, each with another seed, until so many schedules are known or none is new any more."""
+    idle, seed = 0, len(bench.found)
+    while len(bench.found) < count and idle < IDLE_SEARCHES:
+        before = len(bench.found)
+        policy = EXPLORERS[seed % len(EXPLORERS)](Settings(temperature=10.0), np.random.default_rng([seed, 0]))
+        search = Search(bench, ScheduleProposer(substrate), policy, np.random.default_rng([seed, 1]), baseline, rounds)
+        for _ in search.run():
+            yield len(bench.found)
+            if len(bench.found) >= count:
+                break
+        idle = idle + 1 if len(bench.found) == before else 0
+        seed += 1
+
+
+def _grid(substrate: Substrate, found: Mapping[Hashable, tuple[Candidate, Entry]], baseline: Candidate, most: int) -> list[Hashable]:
+    """At most ``most`` schedules, or two for each field in which the fastest one found differs from the baseline."""
+    space, rng = substrate.space(baseline.kernel), np.random.default_rng(most)
+    fastest = min((e.timing.ms, place) for place, (_, e) in enumerate(found.values()) if e.timing is not None)[1]
+    naive, best = substrate.values(baseline.schedule), substrate.values(list(found)[fastest])
+    kept = {name: list(dict.fromkeys([naive[name], best[name]])) for name in space}
+    spare = [(name, value) for name, values in space.items() for value in values if value not in kept[name]]
+    for place in rng.permutation(len(spare)):
+        name, value = spare[place]
+        if math.prod(map(len, kept.values())) // len(kept[name]) * (len(kept[name]) + 1) <= most:
+            kept[name].append(value)
+    return [substrate.at(baseline.kernel, dict(zip(kept, values, strict=True))) for values in itertools.product(*kept.values())]

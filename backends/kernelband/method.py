@@ -194,12 +194,11 @@ class _Run:
         if params.code:
             raise InputError("code", "policies are compared on schedules only", "choose the mode search")
         recording = find(self.substrate.name, params.kernel, self.size, params.threads)
-        begin = 0.0
+        made, begin = (recording.made, 0.0) if recording else (None, FILL_SHARE)
         if recording is None:
             recording = yield from self.fill()
-            begin = FILL_SHARE
         else:
-            yield self.frame(0.0, "opening the recording", {}, {"recorded": recording.made}, recording.made, "offline")
+            yield self.frame(0.0, "opening the recording", {}, {"recorded": made}, recording.made, "offline")
         landscape = Landscape(self.substrate, recording)
         chosen = "without-mask" if params.policy == "kernelband" and not params.mask else params.policy
         shown = 0.0
@@ -207,8 +206,10 @@ class _Run:
             if number == params.seeds or (number > 1 and time.perf_counter() - shown > FRAME_S):
                 shown = time.perf_counter()
                 metrics = self.compared_metrics(found, landscape, chosen)
-                data = picture.comparison(found, landscape, chosen) | {"recorded": recording.made}
-                yield self.frame(begin + (1 - begin) * number / params.seeds, _verdict(found, chosen, number), metrics, data, recording.made, "offline")
+                data = picture.comparison(found, landscape, chosen) | {"recorded": made}
+                yield self.frame(
+                    begin + (1 - begin) * number / params.seeds, _verdict(found, chosen, number), metrics, data, made or recording.machine, "offline"
+                )
 
     def fill(self) -> Generator[Frame, None, Recording]:
         if not self.substrate.can_time:
