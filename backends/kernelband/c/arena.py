@@ -19,8 +19,9 @@ from backends.kernelband.c.kernels import Extents, Kernel
 
 ALIGNMENT = 64
 CANARY = np.uint32(0x7FC0DEAD)  # as a float32 it is NaN, so that a value read from there shows in the result
-POOL = 1 << 18
-STRETCH = 16  # a refresh replaces one part in so many of each input
+POOL = 1 << 19
+SMALL = POOL // 2
+STRETCH = 16  # of a large input a refresh replaces one part in so many, of one up to SMALL everything
 _numbers = itertools.count()
 
 
@@ -72,7 +73,7 @@ class Arena:
         """Replaces a stretch of each input at a place that no kernel can foresee, and fills the output with NaN."""
         for name, value in self.truth.items():
             flat, seen = value.reshape(-1), self.shared[name].reshape(-1)
-            count = max(1, min(POOL, flat.size // STRETCH))
+            count = min(flat.size, max(SMALL, min(POOL, flat.size // STRETCH)))
             at, source = int(self._rng.integers(flat.size - count + 1)), int(self._rng.integers(POOL - count + 1))
             flat[at : at + count] = self._pool[source : source + count]
             seen[at : at + count] = flat[at : at + count]

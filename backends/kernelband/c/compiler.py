@@ -24,6 +24,7 @@ LIBRARIES = ("-lm",)
 COMPILERS = ("gcc", "clang", "cc")
 LIMIT_S = 20
 MEMORY_KB = 2_000_000
+FILE_BLOCKS = 100_000  # of 512 bytes: what it prints or writes
 POLL_S = 0.02
 LOG_CHARACTERS = 4000
 INCLUDES = {"math.h", "stddef.h", "stdint.h", "stdlib.h", "string.h", "float.h", "limits.h", "immintrin.h", "omp.h"}
@@ -78,7 +79,7 @@ class Compiler:
     def _run(self, key: str, source: str) -> Compiled | Failure:
         self.calls += 1
         text, library = self._folder / f"{key}.c", self._folder / f"{key}.so"
-        text.write_text(source)
+        text.write_text(source, encoding="utf-8", errors="replace")
         start = time.monotonic()
         failed, log = run_limited([self.path, *FLAGS, text.name, "-o", library.name, *LIBRARIES], self._folder, self._check)
         log = log.replace(f"{key}.c", "kernel.c")[:LOG_CHARACTERS]
@@ -89,7 +90,7 @@ class Compiler:
 
 def run_limited(command: list[str], folder: Path, check: Callable[[], None] = lambda: None) -> tuple[bool, str]:
     """(failed, what it printed) of a tool run in ``folder``, with limits on wall time, processor time and memory, without the visitor's secrets."""
-    shell = f'ulimit -t {LIMIT_S}; ulimit -v {MEMORY_KB}; exec "$@"'
+    shell = f'ulimit -t {LIMIT_S}; ulimit -v {MEMORY_KB}; ulimit -f {FILE_BLOCKS}; exec "$@"'
     environment = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "TMPDIR": str(folder)}
     with (folder / "output.txt").open("w+b") as output:
         process = subprocess.Popen(

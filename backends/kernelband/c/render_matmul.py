@@ -56,9 +56,9 @@ def render(s: Schedule, *, bias: bool) -> str:
     operands = _Operands(s)
     operands.prepare(w)
     in_register = _in_register(s)
-    if not in_register:
-        with w.loop("i", "0", "m"), w.loop("j", "0", "n"):
-            w.line(f"C[i * n + j] = {'bias[j]' if bias and s.fused == 2 else '0.0f'};")
+    if not in_register and not _starts_inside(s):
+        with w.loop("i", "0", "m"):
+            _start(w, s, bias=bias)
     _nest(w, s, operands, bias=bias)
     if bias:
         _epilogue(w, s, in_register=in_register)
@@ -68,6 +68,17 @@ def render(s: Schedule, *, bias: bool) -> str:
 def _in_register(s: Schedule) -> bool:
     """True when an element of C is finished in one go, so that nothing needs to be set to zero before or touched again."""
     return s.order[-1] == "p" and not s.tile_p
+
+
+def _starts_inside(s: Schedule) -> bool:
+    """True when rows of C get their first value just before they are added to, and not in a pass of their own."""
+    rows_once = s.order[0] == "i" and bool(s.tile_i or not (s.tile_j or s.tile_p))  # else a block of j or p comes to a row again
+    return bool(s.fused) and rows_once and not _in_register(s)
+
+
+def _start(w: Writer, s: Schedule, *, bias: bool) -> None:
+    with w.loop("j", "0", "n"):
+        w.line(f"C[i * n + j] = {'bias[j]' if bias and s.fused == 2 else '0.0f'};")
 
 
 def _nest(w: Writer, s: Schedule, operands: _Operands, *, bias: bool) -> None:
@@ -83,6 +94,9 @@ def _nest(w: Writer, s: Schedule, operands: _Operands, *, bias: bool) -> None:
         pragma = pending if tiles[names[0]] else ""
         pending = "" if tiles[names[0]] else pending
         with w.tiles(names[0], "0", _EXTENT[names[0]], tiles[names[0]], s, pragma) as bounds[names[0]]:
+            if names[0] == s.order[0] and s.tile_i and _starts_inside(s):
+                with w.loop("i", *bounds["i"]):
+                    _start(w, s, bias=bias)
             blocks(names[1:])
 
     def points(names: str, steps: int = 1) -> None:
@@ -101,6 +115,8 @@ def _nest(w: Writer, s: Schedule, operands: _Operands, *, bias: bool) -> None:
                     inside(names, 1)
             return
         with w.loop(name, low, high, pragma=pragma):
+            if name == s.order[0] and not s.tile_i and _starts_inside(s):
+                _start(w, s, bias=bias)
             inside(names, steps)
 
     def inside(names: str, steps: int) -> None:

@@ -21,7 +21,7 @@ from backends.kernelband.c.kernels import Extents
 from backends.kernelband.substrate import Failure, Roofline
 from backends.runtime import folders
 
-REPEATS = 5
+REPEATS = 15
 LIMIT_S = 30.0
 CHAINS = 10  # independent accumulators: enough to fill the latency of a multiply-add on two pipes
 PEAK_STEPS = 200_000

@@ -62,7 +62,7 @@ _MATMUL = {
 }
 _ROWS = {"order": ("columns", "rows"), "tile_i": (0, *TILES_I), "tile_j": (0, *TILES_J), "layout": ("rows", "transposed", "padded"), **_EVERY}
 SPACE: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
-    "matmul": _MATMUL,
+    "matmul": {**_MATMUL, "fused": (0, 1)},
     "matmul-bias-relu": {**_MATMUL, "fused": (0, 1, 2)},
     "softmax": {**_ROWS, "fused": (0, 1, 2, 3)},
     "rmsnorm": {**_ROWS, "fused": (0, 1, 2)},

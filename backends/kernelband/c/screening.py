@@ -70,7 +70,7 @@ def _read(library: Path, source: str, compiler: Compiler, check: Callable[[], No
         failed, text = run_limited([tool, "-d", "-T", "--no-show-raw-insn", library.name], library.parent, check)
         return failed, text, *_dynamic_symbols(text)
     text_file, listing = library.with_suffix(".c"), library.with_suffix(".s")
-    text_file.write_text(source)
+    text_file.write_text(source, encoding="utf-8", errors="replace")
     flags = [flag for flag in FLAGS if flag != "-shared"]
     failed, text = run_limited([compiler.path, *flags, "-S", text_file.name, "-o", listing.name], library.parent, check)
     text = text if failed else listing.read_text(errors="replace")
