@@ -16,12 +16,12 @@ BUILTINS = {"range", "min", "max", "float", "int", "bool", "abs", "len", "print"
 MODULES = {"tl.math"}  # of Triton's language, the rest are functions and types
 
 
-class Refused(ValueError):
+class RefusedError(ValueError):
     """The text holds what a kernel has no need of; the message names it and its line."""
 
 
 def schedule_values(source: str) -> Mapping[str, Any]:
-    """The values of the text's schedule. Raises SyntaxError for text that is not Python, Refused for text that holds anything but kernels."""
+    """The values of the text's schedule. Raises SyntaxError for text that is not Python, RefusedError for text that holds anything but kernels."""
     tree = ast.parse(source)
     found: Mapping[str, Any] | None = None
     names = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
@@ -40,7 +40,7 @@ def schedule_values(source: str) -> Mapping[str, Any]:
             case _:
                 raise _refused(node, "only a schedule and functions under @triton.jit may stand here")
     if found is None:
-        raise Refused(f"the text has no {SCHEDULE_NAME}")
+        raise RefusedError(f"the text has no {SCHEDULE_NAME}")
     return found
 
 
@@ -86,5 +86,5 @@ def _check_node(node: ast.AST, known: set[str]) -> None:
             raise _refused(node, f"{whole} may not be assigned")
 
 
-def _refused(node: Any, why: str) -> Refused:
-    return Refused(f"line {getattr(node, 'lineno', 0)}: {why}")
+def _refused(node: Any, why: str) -> RefusedError:
+    return RefusedError(f"line {getattr(node, 'lineno', 0)}: {why}")

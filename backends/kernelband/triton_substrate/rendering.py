@@ -20,9 +20,9 @@ SCHEDULE_NAME = "SCHEDULE"
 EMPTY_HINTS = {"eviction_policy", "cache_modifier"}  # "" is what they are without a word
 
 
-def text(module: ModuleType, calls: Iterable[Call], values: Mapping[str, Any]) -> str:
-    """A module that holds the schedule's values and the jit functions that the calls launch."""
-    listed = "".join(f"    {name!r}: {value!r},\n" for name, value in values.items())
+def text(module: ModuleType, calls: Iterable[Call], values: Mapping[str, Any], note: str = "") -> str:
+    """A module that holds the schedule's values and the jit functions that the calls launch. note: why there are none."""
+    listed = "".join(f"    {name!r}: {value!r},\n" for name, value in values.items()) + (f"    # {note}\n" if note else "")
     functions = (ast.unparse(_folded(_definitions(module)[call.kernel], call.constants)) for call in calls)
     return f"{HEAD}{SCHEDULE_NAME} = {{\n{listed}}}\n\n\n" + "\n\n\n".join(functions) + "\n"
 
@@ -30,7 +30,8 @@ def text(module: ModuleType, calls: Iterable[Call], values: Mapping[str, Any]) -
 @cache
 def _definitions(module: ModuleType) -> dict[str, ast.FunctionDef]:
     tree = ast.parse(inspect.getsource(module))
-    return {node.name: node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and any(ast.unparse(d) == "triton.jit" for d in node.decorator_list)}
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    return {node.name: node for node in functions if any(ast.unparse(d) == "triton.jit" for d in node.decorator_list)}
 
 
 def _folded(function: ast.FunctionDef, constants: Mapping[str, Any]) -> ast.FunctionDef:

@@ -107,10 +107,10 @@ class TritonSubstrate:
         extents = workload.extents(size)
         chosen = schedules.canonical(chosen, extents[-1])
         try:
-            calls = workload.calls(*workload.placeholders(extents, chosen), chosen.tuning)
-        except ValueError:
-            calls = []
-        return _candidate(kernel, size, chosen, rendering.text(workload.module, calls, chosen.values()))
+            calls, note = workload.calls(*workload.placeholders(extents, chosen), chosen.tuning), ""
+        except ValueError as error:
+            calls, note = [], str(error)
+        return _candidate(kernel, size, chosen, rendering.text(workload.module, calls, chosen.values(), note))
 
     def written(self, kernel: str, size: int, source: str) -> Candidate:
         """A candidate of text that a model or a person wrote."""
@@ -136,7 +136,10 @@ class TritonSubstrate:
         return cast(Schedule, schedule).values()
 
     def compile(self, candidate: Candidate) -> Built | Failure:
-        """Ahead of time for this GPU, or for the three architectures; Failure also where a launch would fail on all of them."""
+        """Ahead of time for this GPU, or for the three architectures; Failure also where a launch would fail on all of them.
+
+        The log holds a line a kernel and architecture, then the PTX of the main kernel for the newest architecture.
+        """
         schedule = _schedule(_workload(candidate.kernel), candidate)
         if isinstance(schedule, Failure):
             return schedule
@@ -147,8 +150,10 @@ class TritonSubstrate:
             return found
         built = tuple((row["kernel"], Compiled(**row["compiled"])) for row in found)
         log = "\n".join(_line(kernel, compiled) for kernel, compiled in built)
-        fits = [target for target in targets if all(c.misfit() is None for _, c in built if c.capability == target)]
-        return Built(candidate, built, log, time.perf_counter() - began) if fits else Failure("compile-error", log)
+        if not any(all(c.misfit() is None for _, c in built if c.capability == target) for target in targets):
+            return Failure("compile-error", log)
+        ptx = [c.ptx for kernel, c in built if kernel == built[0][0]][-1]
+        return Built(candidate, built, f"{log}\n\n{ptx}", time.perf_counter() - began)
 
     def check(self, built: Built) -> Failure | None:
         """None when the output is right on every input set: on the GPU, else in Triton's interpreter."""
@@ -162,35 +167,26 @@ class TritonSubstrate:
         found = self._ask(self._compiler, RUN_S, "time", built.candidate, parent_ms=parent_ms)
         return found if isinstance(found, Failure) else Timing(**found)
 
-    def facts(self, built: Built) -> list[dict[str, float | str]]:
-        """What the compiler alone tells, one row a kernel and architecture: static, never a time.
+    def profile(self, built: Built, timing: Timing | None) -> Profile:
+        """phi: [ln(1 + ms), registers, shared kB, log2 threads, occupancy %] of the main kernel. h: roofline bounds, not hardware counters.
 
-        registers a thread; spilled bytes a thread; shared bytes a block; warps; occupancy in percent; matrix instruction; misfit ("" where it fits); ptx.
+        timing None: what the compiler alone tells, for each architecture; phi begins with 0 and h is NaN.
         """
-        return [
-            {
-                "kernel": kernel, "architecture": f"sm_{c.capability}", "registers": c.registers, "spilled": c.spilled, "shared": c.shared,
-                "warps": c.warps, "occupancy": c.occupancy(), "matrix": c.matrix, "misfit": c.misfit() or "", "ptx": c.ptx,
-            }
-            for kernel, c in built.handle
-        ]  # fmt: skip
-
-    def profile(self, built: Built, timing: Timing) -> Profile:
-        """phi: [ln(1 + ms), registers, shared kB, log2 threads, occupancy %] of the main kernel. h: roofline bounds, not hardware counters."""
-        workload, roofline = _workload(built.candidate.kernel), self.roofline()
-        schedule = _schedule(workload, built.candidate)
+        workload, schedule = _workload(built.candidate.kernel), _schedule(_workload(built.candidate.kernel), built.candidate)
         assert isinstance(schedule, Schedule)
         extents = workload.extents(built.candidate.size)
-        main: Compiled = built.handle[0][1]
-        phi = np.array([math.log1p(timing.ms), main.registers, main.shared / 1024, math.log2(32 * main.warps), main.occupancy()])
+        mains: list[Compiled] = [c for kernel, c in built.handle if kernel == built.handle[0][0]]
+        widest = mains[-1]
+        phi = np.array([0.0, widest.registers, widest.shared / 1024, math.log2(32 * widest.warps), widest.occupancy()])
         flops, least = workload.flops(*extents), workload.compulsory_bytes(extents, schedule.storage)
+        facts = {f"sm_{c.capability} {name}": value for c in mains for name, value in _facts(c).items()}
+        if timing is None:
+            return Profile(phi, np.full(3, np.nan), flops, least, facts)
+        phi[0] = math.log1p(timing.ms)
+        roofline = self.roofline()
         touched = workload.touched(*extents, schedule.tuning) * (0.5 if schedule.storage == "float16" else 1.0)
         bounds_ms = np.array([flops / roofline.gflops, least / roofline.dram, touched / roofline.cache]) / 1e6
-        facts: dict[str, float | str] = {
-            "registers": main.registers, "spilled bytes": main.spilled, "shared kB": main.shared / 1024, "warps": main.warps,
-            "occupancy %": main.occupancy(), "matrix instruction": main.matrix, "cache MB": touched / 1e6,
-        }  # fmt: skip
-        return Profile(phi, 100 * np.minimum(1.0, bounds_ms / timing.ms), flops, least, facts)
+        return Profile(phi, 100 * np.minimum(1.0, bounds_ms / timing.ms), flops, least, {**facts, "cache MB": touched / 1e6})
 
     def roofline(self) -> Roofline:
         """Peaks measured on this GPU, once a process. Raises InputError without one."""
@@ -227,7 +223,7 @@ def _schedule(workload: Workload, candidate: Candidate) -> Schedule | Failure:
     """As the text itself says, or why the text cannot be taken. Also of a rendered text, so that what is shown is what runs."""
     try:
         return schedules.of(workload.tuning, guard.schedule_values(candidate.source))
-    except guard.Refused as refused:
+    except guard.RefusedError as refused:
         return Failure("cheat", str(refused))
     except (SyntaxError, ValueError) as error:
         return Failure("compile-error", str(error))
@@ -237,3 +233,8 @@ def _line(kernel: str, c: Compiled) -> str:
     return f"{kernel} for sm_{c.capability}: " + (
         c.misfit() or f"{c.registers} registers, {c.spilled} bytes spilled, {c.shared / 1024:.3g} kB shared, {c.warps} warps, occupancy {c.occupancy():.0f} %"
     )
+
+
+def _facts(c: Compiled) -> dict[str, float | str]:
+    found: dict[str, float | str] = {"registers": c.registers, "spilled bytes": c.spilled, "shared kB": c.shared / 1024, "warps": c.warps}
+    return {**found, "occupancy %": c.occupancy(), "matrix instruction": c.matrix}

@@ -51,7 +51,7 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
 def _child(request: dict[str, Any], folder: Path, send: int) -> None:
     """Does the work and never returns."""
     try:
-        for stream, path in enumerate((os.devnull, os.devnull, folder / tasks.SAID)):
+        for stream, path in enumerate((os.devnull, os.devnull, str(folder / tasks.SAID))):
             os.dup2(os.open(path, os.O_RDWR | os.O_CREAT), stream)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_BYTES, FILE_BYTES))
@@ -69,7 +69,8 @@ def _child(request: dict[str, Any], folder: Path, send: int) -> None:
 
 def _read(channel: int, limit_s: float) -> tuple[bytes, bool]:
     """(what was sent, True when the sender is done)."""
-    deadline, parts = time.monotonic() + limit_s, []
+    deadline = time.monotonic() + limit_s
+    parts: list[bytes] = []
     while (left := deadline - time.monotonic()) > 0:
         if not select.select([channel], [], [], left)[0]:
             break
