@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Iterator
 
@@ -154,12 +155,13 @@ def test_a_patched_timer_does_not_reach_the_clock(substrate: CSubstrate, monkeyp
     assert found.ms > 0.001
 
 
-def test_a_clock_that_lies_is_told_by_the_processor_time(substrate: CSubstrate, monkeypatch: pytest.MonkeyPatch) -> None:
-    truth = measuring.Child.call
+@pytest.mark.parametrize("every", [1, 5], ids=["always", "now and then"])
+def test_a_clock_that_lies_is_told_by_the_processor_time(substrate: CSubstrate, monkeypatch: pytest.MonkeyPatch, every: int) -> None:
+    truth, calls = measuring.Child.call, itertools.count()
 
     def lying(*given: object) -> tuple[int, int]:
         ns, threads = truth(*given)  # type: ignore[arg-type]
-        return ns // 1000, threads
+        return ns if next(calls) % every else ns // 1000, threads
 
     monkeypatch.setattr(measuring.Child, "call", lying)
     rejected(substrate, plant("for (int again = 0; again < 40; ++again) work_it(A, B, C, m, n, k);"), "cheat", "of processor time")

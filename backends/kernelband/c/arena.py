@@ -21,7 +21,8 @@ ALIGNMENT = 64
 CANARY = np.uint32(0x7FC0DEAD)  # as a float32 it is NaN, so that a value read from there shows in the result
 POOL = 1 << 19
 SMALL = POOL // 2
-STRETCH = 16  # of a large input a refresh replaces one part in so many, of one up to SMALL everything
+STRETCH = 16  # of a large input a refresh replaces one stretch in so many
+EVERY = 7  # of a small one every so many elements, all over it: enough that nothing can be reused, few enough that a fingerprint of it stays
 _numbers = itertools.count()
 
 
@@ -70,13 +71,22 @@ class Arena:
             self.shared[name][...] = value
 
     def refresh(self) -> None:
-        """Replaces a stretch of each input at a place that no kernel can foresee, and fills the output with NaN."""
+        """Replaces a part of each input at places that no kernel can foresee, and fills the output with NaN.
+
+        Not everything: a kernel that takes unchanged samples for unchanged inputs is to give itself away.
+        """
         for name, value in self.truth.items():
             flat, seen = value.reshape(-1), self.shared[name].reshape(-1)
-            count = min(flat.size, max(SMALL, min(POOL, flat.size // STRETCH)))
-            at, source = int(self._rng.integers(flat.size - count + 1)), int(self._rng.integers(POOL - count + 1))
-            flat[at : at + count] = self._pool[source : source + count]
-            seen[at : at + count] = flat[at : at + count]
+            if flat.size <= SMALL:
+                part = slice(int(self._rng.integers(min(EVERY, flat.size))), None, EVERY)
+            else:
+                count = min(SMALL, flat.size // STRETCH)
+                start = int(self._rng.integers(flat.size - count + 1))
+                part = slice(start, start + count)
+            changed = flat[part]
+            source = int(self._rng.integers(POOL - changed.size + 1))
+            changed[:] = self._pool[source : source + changed.size]
+            seen[part] = changed
         self.output.fill(np.nan)
 
     def clear_work(self) -> None:

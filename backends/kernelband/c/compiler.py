@@ -42,7 +42,9 @@ class Compiled:
 
 
 def find() -> str:
-    """The compiler: ``$CC``, gcc, clang or cc. Raises InputError where there is none."""
+    """The compiler: ``$CC``, gcc, clang or cc. Raises InputError where there is none, and on a system that cannot share memory with the child."""
+    if not hasattr(os, "memfd_create"):
+        raise InputError("substrate", "C kernels are timed on Linux only", "use a Linux host, or open a recorded run")
     named = os.environ.get("CC", "").split()
     for name in [*named[:1], *COMPILERS]:
         found = shutil.which(name)

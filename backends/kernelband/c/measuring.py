@@ -15,7 +15,8 @@ TOLERANCE = 1e-4  # absolute and relative
 ENOUGH_S, MOST_RUNS, LEAST_RUNS = 0.2, 30, 3
 LONG_WARM_UP_S = 0.05  # a first run of this length counts: cold caches cost it little, and the minimum is taken
 LEAST_LIMIT_S, LIMIT_FACTOR = 2.0, 10.0
-CPU_FACTOR, CPU_SLACK_NS = 1.5, 1_000_000  # of a run: the call itself costs about 0.1 ms beside the kernel
+# Processor time that the clock need not explain: a call costs 0.1 to 0.25 ms beside the kernel, on a busy host one of them now and then 1 ms.
+CPU_FACTOR, CPU_SLACK_NS, CPU_SLACK_ONE_NS = 1.5, 500_000, 2_000_000
 SLOWEST_BASELINE_S = 60.0
 LATE = "right when it was checked, but its fastest timed run is not"
 
@@ -104,9 +105,10 @@ def time(child: Child, arena: Arena, kernel: Kernel, library: Path, parent_ms: f
 def _runs(child: Child, arena: Arena, limit_s: float) -> tuple[Array, dict[str, Array], Array] | Failure:
     """(nanoseconds of each run, inputs and output of the fastest)."""
     times: list[int] = []
+    used: list[int] = []
     inputs = {name: value.copy() for name, value in arena.truth.items()}
     output = np.empty_like(arena.output)
-    used, warm = 0, False
+    warm = False
     while len(times) < LEAST_RUNS or (sum(times) < ENOUGH_S * 1e9 and len(times) < MOST_RUNS):
         arena.refresh()
         before = child.cpu_ns()
@@ -118,12 +120,13 @@ def _runs(child: Child, arena: Arena, limit_s: float) -> tuple[Array, dict[str, 
             for name, value in arena.truth.items():
                 inputs[name][...] = value
         if warm or ns >= LONG_WARM_UP_S * 1e9:
-            used += child.cpu_ns() - before
+            used.append(child.cpu_ns() - before)
             times.append(ns)
         warm = True
-    explained = CPU_FACTOR * child.threads * sum(times) + CPU_SLACK_NS * len(times)
-    if used > explained:
-        return Failure("cheat", f"the process used {used / 1e6:.3g} ms of processor time where the clock shows {sum(times) / 1e6:.3g} ms")
+    fastest = times.index(min(times))
+    for cpu_ns, clock_ns, slack_ns in ((sum(used), sum(times), CPU_SLACK_NS * len(times)), (used[fastest], times[fastest], CPU_SLACK_ONE_NS)):
+        if cpu_ns > CPU_FACTOR * child.threads * clock_ns + slack_ns:
+            return Failure("cheat", f"the process used {cpu_ns / 1e6:.3g} ms of processor time where the clock shows {clock_ns / 1e6:.3g} ms")
     return np.array(times, float), inputs, output
 
 

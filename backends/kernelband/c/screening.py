@@ -36,7 +36,7 @@ _LANES = {"x": 4, "y": 8, "z": 16, "q": 4, "v": 4}
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """registers: distinct vector registers. spills: moves of them to the stack. lanes: of the widest packed instruction, 1 = scalar code."""
+    """registers: distinct vector registers. spills: moves of them to and from the stack. lanes: of the widest packed instruction, 1 = scalar code."""
 
     registers: int
     spills: int
