@@ -183,14 +183,16 @@ def test_without_a_gpu_triton_is_surveyed_and_never_timed(toy: ToySubstrate, mon
     untimed = Untimed()
     untimed.name = "triton"  # type: ignore[assignment]
     use(monkeypatch, untimed)
-    last = run(substrate="triton", rounds=15, seed=2)[-1]
+    last = run(substrate="triton", rounds=40, seed=2)[-1]
     assert (last.data["mode"], last.progress) == ("survey", 1)
     assert [last.metrics[n] for n in ("speedup", "best_ms", "baseline_ms")] == [None] * 3
     assert "no GPU" in last.message
     rows = last.data["rows"]
-    assert len(rows) == 16
-    assert all(bool(r["facts"]) == (r["outcome"] == "compiled") for r in rows)
-    assert all(rows[r["parent"]]["outcome"] == "compiled" for r in rows[1:])
+    assert len(rows) == 41
+    assert {"right", "duplicate", "wrong"} <= {r["outcome"] for r in rows}
+    assert sum(int(last.metrics[n] or 0) for n in ("correct", "wrong", "compile_errors", "duplicates")) == 40
+    assert all(bool(r["facts"]) == (r["outcome"] == "right") for r in rows)
+    assert all(rows[r["parent"]]["outcome"] == "right" for r in rows[1:])
     assert len(untimed.compiled) == len(set(untimed.compiled)) == last.data["counters"]["compiled"]
 
 

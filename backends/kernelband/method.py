@@ -251,8 +251,9 @@ class _Run:
         yield self.frame(0.0, "compiling the baseline; no GPU here, so nothing is timed", {}, {"mode": "survey"}, self.substrate.machine, survey.proposer.name)
         for row in survey.run():
             self.context.check()
-            metrics: dict[str, MetricValue] = {"rounds": row.round, "compile_errors": survey.counters.compile_errors, "duplicates": survey.counters.duplicates}
-            message = f"round {row.round}: {row.outcome}; compiled only, no GPU here, so no time and no speed-up"
+            counted = vars(survey.counters)
+            metrics: dict[str, MetricValue] = {"rounds": row.round, **{n: counted[n] for n in ("correct", "wrong", "compile_errors", "duplicates")}}
+            message = f"round {row.round}: {row.outcome.replace('-', ' ')}; compiled and checked only: no GPU here, so no time and no speed-up"
             data = picture.survey(survey) | {"mode": "survey"}
             yield self.frame(row.round / params.rounds, message, metrics, data, self.substrate.machine, survey.proposer.name)
 

@@ -178,5 +178,5 @@ def survey(run: Survey) -> dict[str, Any]:
             "output": last.log[:TEXT_LIMIT],
             "outcome": last.outcome,
         },
-        "counters": {**vars(run.counters), "failed": run.counters.compile_errors},
+        "counters": {**vars(run.counters), "failed": run.counters.wrong + run.counters.compile_errors},
     }
