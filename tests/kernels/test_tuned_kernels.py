@@ -16,6 +16,8 @@ from kernels import flash_attention, layernorm, matmul_bias_relu, rmsnorm, row_s
 from kernels.ahead_of_time import Compiled
 from kernels.matmul_bias_relu import MatmulSchedule
 from kernels.row_schedule import RowSchedule
+from tests.benchmarks import contest
+from tests.kernels.interpreted import relative
 
 pytestmark = pytest.mark.timeout(400)  # the interpreter takes milliseconds a program, and a busy host doubles it
 
@@ -117,3 +119,31 @@ def test_the_default_schedule_fits_any_width(columns: int) -> None:
     (call,) = softmax.calls(x, x, row_schedule.default(columns))
     assert call.constants["PASSES"] > 1 or call.constants["BLOCK"] >= columns
     assert call.constants["ROWS"] * call.constants["BLOCK"] <= 32 * 32 * call.num_warps  # at most 32 numbers a thread
+
+
+def test_every_kernel_has_a_contest_for_the_gpu() -> None:
+    names = contest.kernel_names()
+    assert {*KERNELS, "headwise_rmsnorm", "attention_column_mass"} <= set(names)
+    for name in names:
+        made = list(contest.contests(name, "cpu"))
+        assert any(c.timed for c in made), name
+        assert {c.dtype for c in made} == set(contest.TOLERANCE), name
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_the_rival_of_a_contest_computes_the_same(kernel: str) -> None:
+    for made in contest.contests(kernel, "cpu"):
+        if not any(size in made.name for size in ("4096", "2048")):
+            given = made.make()
+            assert made.reference is not None
+            found, wanted = made.plain(*given), made.reference(*given)
+            assert relative(found, wanted) <= 2 * contest.TOLERANCE[made.dtype], made.name
+            assert made.error() <= contest.TOLERANCE[made.dtype], made.name
+
+
+def test_without_a_gpu_the_benchmark_says_so() -> None:
+    if torch.cuda.is_available():
+        pytest.skip("here is a GPU")
+    command = [sys.executable, "-m", "tests.benchmarks.gpu_kernels"]
+    done = subprocess.run(command, cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True, timeout=200)
+    assert (done.returncode, done.stdout) == (0, "no CUDA device here: nothing was checked or timed\n"), done.stderr[-2000:]
