@@ -31,14 +31,18 @@ class Architecture:
     shared_total: int  # bytes of a multiprocessor
     registers: int = 65_536  # 32-bit, a multiprocessor
     registers_a_thread: int = 255
+    reserved: int = 1024  # bytes of shared memory that the system takes of each block
 
 
 ARCHITECTURES = {
+    75: Architecture(1024, 16, 65_536, 65_536, reserved=0),
     80: Architecture(2048, 32, 166_912, 167_936),
+    86: Architecture(1536, 16, 101_376, 102_400),
     89: Architecture(1536, 24, 101_376, 102_400),
     90: Architecture(2048, 32, 232_448, 233_472),
+    100: Architecture(2048, 32, 232_448, 233_472),
+    120: Architecture(1536, 24, 101_376, 102_400),
 }
-RESERVED = 1024  # bytes of shared memory that the system takes of each block
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +71,7 @@ class Compiled:
         # Registers are given to a warp in units of 256.
         warp_registers = -(-self.registers * 32 // 256) * 256
         by_registers = limit.registers // max(1, warp_registers) // self.warps
-        blocks = min(limit.blocks, limit.threads // (32 * self.warps), by_registers, limit.shared_total // (self.shared + RESERVED))
+        blocks = min(limit.blocks, limit.threads // (32 * self.warps), by_registers, limit.shared_total // max(1, self.shared + limit.reserved))
         return 100.0 * 32 * self.warps * blocks / limit.threads
 
     def misfit(self) -> str | None:
