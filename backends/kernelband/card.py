@@ -126,7 +126,8 @@ points. At temperature 1 five points are odds of 148 to 1, and the *least used*,
 or was seen before gives $r=0$ and counts as a pull. A right but slower child joins the others.
 
 **Compare** replays all policies over 100 seeds on a table of measured times. Only edits that lead to another measured program can be drawn
-there; TPE's schedules are moved to the nearest one.
+there. TPE draws whole schedules, which are moved to the nearest measured one; that helps it, for the table is denser near the fastest
+programs than the whole space is. With random edits and 20 rounds the bandit is **no better than random choice**: 18 arms are hardly tried once.
 """
 
 _RECONSTRUCTED = (
@@ -168,8 +169,7 @@ CARD = Card(
         Preset("matmul", "Matrix product", {}, 15),
         Preset("rmsnorm", "RMSNorm, until memory is the limit", {"kernel": "rmsnorm"}, 15),
         Preset("gentle", "Matrix product, parents drawn more evenly", {"temperature": 10.0}, 15),
-        Preset("compare", "All policies, 100 seeds", {"mode": "compare"}, 30),
-        Preset("stubborn", "Where it fails: no exploration", {"exploration": 0.0}, 15, fails=True),
+        Preset("compare", "Where it fails: all policies, 100 seeds, no better than random choice", {"mode": "compare"}, 20, fails=True),
     ),
     exercise=(
         Step(

@@ -30,7 +30,7 @@ class TreeParzen(Policy):
         self._study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=int(rng.integers(2**31))))
 
     def choose(self, frontier: Frontier) -> Choice:
-        if not self._study.trials:
+        if not self._study.get_trials(deepcopy=False):
             self._tell(frontier.candidates[0], frontier.timings[0].ms)
         # Asked and dropped: the schedule that is measured may be another one (the nearest recorded), and that one is told.
         asked = self._study.ask(self._distributions)
