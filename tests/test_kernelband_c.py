@@ -79,6 +79,12 @@ def test_products_start_right(substrate: CSubstrate, values: dict[str, Any]) -> 
     assert substrate.check(build(substrate, "matmul-bias-relu", values)) is None
 
 
+def test_two_sweeps_in_one_pass(substrate: CSubstrate) -> None:
+    """Right for an even and an odd number of sweeps, which are what the two sets of sizes have."""
+    assert {extents[2] % 2 for extents in KERNELS["stencil"].checks} == {0, 1}
+    assert substrate.check(build(substrate, "stencil", {"fused": 2, "simd": 8, "prefetch": 1})) is None
+
+
 def test_two_threads_agree_too() -> None:
     made = CSubstrate(2)
     try:

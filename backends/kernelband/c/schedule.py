@@ -73,7 +73,7 @@ SPACE: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
         "order": ("tij", "tji", "itj", "jti"),
         "tile_i": (0, *TILES_I),
         "tile_j": (0, *TILES_J),
-        "fused": (0, 1),
+        "fused": (0, 1, 2),
         "layout": ("rows", "padded"),
         **_EVERY,
     },

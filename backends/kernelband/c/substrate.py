@@ -86,7 +86,7 @@ class CSubstrate:
             f"All arrays are float32, row by row, each aligned to 64 bytes. work is scratch of {k.work(*k.extents(size)):,} floats at these sizes; "
             f"its content is undefined. It is timed at {extents}, and checked at other sizes too, which nothing divides, against float64 with a tolerance of "
             f"{measuring.TOLERANCE:g} (absolute and relative). It is compiled with {' '.join(FLAGS)} and runs on {self._threads_in_words}. "
-            "It may use arithmetic, memory, the mathematical functions and OpenMP, and nothing else of the system."
+            "It may use arithmetic, memory, the mathematical functions and parallel loops of OpenMP, and nothing else of the system."
         )
 
     def naive(self, kernel: str, size: int) -> Candidate:
