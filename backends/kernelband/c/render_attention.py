@@ -50,7 +50,7 @@ def _prepare(w: Writer, s: Schedule) -> None:
         if half or transposed:
             w.line(f"{kind} *restrict {name}c = ({kind} *)(work + length * length){' + length * d' if at else ''};")
             with w.loop("j", "0", "length"), w.loop("c", "0", "d"):
-                w.line(f"{name}c[{'c * length + j' if transposed else 'j * d + c'}] = ({kind}){name}[j * d + c];")
+                w.line(f"{name}c[{'c * length + j' if transposed else 'j * d + c'}] = {'(_Float16)' if half else ''}{name}[j * d + c];")
 
 
 def _transposed(s: Schedule, name: str) -> bool:

@@ -41,7 +41,7 @@ class _Operands:
             index = {"transposed": "j * k + p", "padded": "p * ldb + j", "rows": "p * n + j"}[self.layout]
             w.line(f"{self.type} *restrict {target} = ({self.type} *)work;")
             with w.loop("p", "0", "k"), w.loop("j", "0", "n"):
-                w.line(f"{target}[{index}] = ({self.type})B[p * n + j];")
+                w.line(f"{target}[{index}] = {'(_Float16)' if self.half else ''}B[p * n + j];")
         if self.half:
             w.line(f"_Float16 *restrict Ah = (_Float16 *)(work + k * (n + {2 * PAD}));")
             with w.loop("q", "0", "m * k"):

@@ -101,7 +101,7 @@ def _prepare(w: Writer, s: Schedule) -> None:
         w.line(f"const long ld = (cols + {PAD - 1}) / {PAD} * {PAD} + {PAD};")
     w.line(f"{kind} *restrict Z = ({kind} *)(work + 2 * rows);")
     with w.loop("r", "0", "rows"), w.loop("d", "0", "cols"):
-        w.line(f"Z[{_index(s, 'r', 'd')}] = ({kind})X[r * cols + d];")
+        w.line(f"Z[{_index(s, 'r', 'd')}] = {'(_Float16)' if half else ''}X[r * cols + d];")
 
 
 def _index(s: Schedule, r: str, d: str) -> str:

@@ -25,7 +25,7 @@ def render(s: Schedule) -> str:
     own = half or padded
     w.line(f"{kind} *A = {f'({kind} *)work' if own else 'Y'};", f"{kind} *B = {f'({kind} *)work + rows * ld' if own else 'work'};")
     with w.loop("i", "0", "rows"), w.loop("j", "0", "cols"):
-        w.line(f"A[i * ld + j] = B[i * ld + j] = ({kind})X[i * cols + j];")
+        w.line(f"A[i * ld + j] = B[i * ld + j] = {'(_Float16)' if half else ''}X[i * cols + j];")
     parallel = "omp parallel for" if s.parallel else ""
     if _paired(s):
         _pairs(w, s, kind)
@@ -35,8 +35,9 @@ def render(s: Schedule) -> str:
             _sweep(w, s, "ij", kind, parallel)
     elif s.order[0] == "t":
         with w.loop("t", "0", "sweeps"):
-            _buffers(w, s, kind)
-            _sweep(w, s, s.order[1:], kind, parallel)
+            with w.block():  # what is reached through a restrict pointer is reached through nothing else while it lives
+                _buffers(w, s, kind)
+                _sweep(w, s, s.order[1:], kind, parallel)
             if s.fused == 0:
                 with w.loop("i", "1", "(rows - 1)"), w.loop("j", "1", "(cols - 1)"):
                     w.line("A[i * ld + j] = B[i * ld + j];")
@@ -58,7 +59,7 @@ def render(s: Schedule) -> str:
         if not own:
             w.line("if (last == Y) return;")
         with w.loop("i", "0", "rows"), w.loop("j", "0", "cols"):
-            w.line("Y[i * cols + j] = (float)last[i * ld + j];")
+            w.line("Y[i * cols + j] = last[i * ld + j];")
     return w.text()
 
 

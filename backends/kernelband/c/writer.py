@@ -87,15 +87,16 @@ class Writer:
             return
         suffixes = ["", *(str(k) for k in range(1, schedule.unroll))]
         with self.block():
-            self.line(f"const long part = ({high} - {_paren(low)}) / {schedule.unroll};")
+            after = "" if low == "0" else f"{_paren(low)} + "
+            self.line(f"const long part = {high if low == '0' else f'({high} - {_paren(low)})'} / {schedule.unroll};")
             for operator, accumulator in reductions:
                 self.line("float " + ", ".join(f"{accumulator}{k} = {IDENTITY[operator]}" for k in suffixes[1:]) + ";")
             split = [(operator, ", ".join(accumulator + k for k in suffixes)) for operator, accumulator in reductions]
-            with self.loop(name, low, f"{_paren(low)} + part", pragma=_simd(simd, split)):
+            with self.loop(name, low, f"{after}part", pragma=_simd(simd, split)):
                 for k, suffix in enumerate(suffixes):
                     self.line(*body(name if k == 0 else f"({name} + {k} * part)" if k > 1 else f"({name} + part)", suffix))
             if schedule.remainder:
-                with self.loop(name, f"{_paren(low)} + {schedule.unroll} * part", high):
+                with self.loop(name, f"{after}{schedule.unroll} * part", high):
                     self.line(*body(name, ""))
             for operator, accumulator in reductions:
                 for suffix in suffixes[1:]:
