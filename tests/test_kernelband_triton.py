@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from backends.contract import InputError
-from backends.kernelband.substrate import STRATEGIES, Built, Candidate, Failure, ScheduleProposer
+from backends.kernelband.substrate import STRATEGIES, Built, Candidate, Failure, Roofline, ScheduleProposer, Timing
 from backends.kernelband.triton_substrate import Schedule, TritonSubstrate, guard, process, schedules, substrate
 from backends.kernelband.triton_substrate.workloads import WORKLOADS
 from backends.runtime import device
+from kernels.ahead_of_time import Compiled
 
 pytestmark = pytest.mark.timeout(600)  # each candidate is compiled three times and interpreted; a busy host doubles it
 
@@ -178,8 +179,9 @@ def test_edits_fail_for_real(lab: TritonSubstrate, kernel: str, values: dict[str
     ],
 )
 def test_planted_kernels_are_rejected(lab: TritonSubstrate, old: str, new: str, kind: str, said: str) -> None:
-    found = outcome(lab, rmsnorm_text(lab, old, new))
-    assert found is not None
+    candidate = rmsnorm_text(lab, old, new)
+    found = lab.compile(candidate) if kind == "compile-error" else lab.check(Built(candidate, ()))
+    assert isinstance(found, Failure)
     assert found.kind == kind, found
     assert said in found.text
 
@@ -202,6 +204,19 @@ def test_without_a_gpu_there_is_no_time(lab: TritonSubstrate) -> None:
         with pytest.raises(InputError, match="no GPU") as said:
             ask()
         assert said.value.remedy == "choose the substrate c"
+
+
+def test_a_timed_profile_follows_the_roofline(lab: TritonSubstrate, monkeypatch: pytest.MonkeyPatch) -> None:
+    """4096 x 2048: 4 flops a number; each number once in, once out; k0 reads each row twice. Peaks of 1000 and a time of 0.2 ms."""
+    monkeypatch.setattr(lab, "machine", "a GPU by hand")
+    monkeypatch.setattr(lab, "can_time", True)
+    monkeypatch.setitem(substrate._rooflines, "a GPU by hand", Roofline(1000.0, 1000.0, 1000.0))
+    built = Built(lab.render("rmsnorm", 4096, WORKLOADS["rmsnorm"].naive), (("rmsnorm", Compiled(90, 64, 0, 2048, 8, "none", "")),))
+    profile = lab.profile(built, Timing(0.2, 100, 0.01))
+    numbers = 4096 * 2048
+    assert profile.h == pytest.approx(np.array([4 * numbers, 4 * (2 * numbers + 2048), 4 * 3 * numbers]) / 1e9 / 0.2 * 100)
+    assert profile.phi == pytest.approx([np.log(1.2), 64, 2, 8, 50])
+    assert lab.profile(built, Timing(0.001, 100, 0.01)).h.tolist() == [100, 100, 100]
 
 
 def test_bad_kernels_and_sizes_are_named(lab: TritonSubstrate) -> None:

@@ -66,7 +66,7 @@ class TritonSubstrate:
 
     @cached_property
     def _device(self) -> Device:
-        found = self._compiler.ask(RUN_S, do="device", device="cuda")
+        found = self._compiler.ask(RUN_S, do="device", device=device.default())
         if isinstance(found, Failure):
             raise InputError("substrate", f"the GPU does not answer ({found.text[:200]})", "choose the substrate c")
         if found["capability"] not in ARCHITECTURES:
@@ -193,7 +193,7 @@ class TritonSubstrate:
         if not self.can_time:
             raise NO_GPU
         if self.machine not in _rooflines:
-            found = self._compiler.ask(PEAKS_S, do="peaks", device="cuda")
+            found = self._compiler.ask(PEAKS_S, do="peaks", device=device.default())
             if isinstance(found, Failure):
                 raise InputError("substrate", f"the peaks of the GPU could not be measured ({found.text[:200]})", "choose the substrate c")
             _rooflines[self.machine] = Roofline(**found)
@@ -205,8 +205,7 @@ class TritonSubstrate:
         self._interpreter.close()
 
     def _ask(self, worker: Worker, limit_s: float, do: str, candidate: Candidate, **more: Any) -> Any | Failure:
-        place = "cuda" if self.can_time else "cpu"
-        return worker.ask(limit_s, do=do, device=place, kernel=candidate.kernel, size=candidate.size, source=candidate.source, **more)
+        return worker.ask(limit_s, do=do, device=device.default(), kernel=candidate.kernel, size=candidate.size, source=candidate.source, **more)
 
 
 def _workload(kernel: str) -> Workload:

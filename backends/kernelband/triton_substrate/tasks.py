@@ -40,6 +40,8 @@ def warm() -> None:
 
 def run(request: Mapping[str, Any], folder: Path) -> Answer:
     """{"result": ...} or {"failure": kind, "text": why}."""
+    if request["device"] != "cpu":
+        torch.cuda.set_device(torch.device(request["device"]))
     if request["do"] == "device":
         return {"result": _device()}
     if request["do"] == "peaks":
@@ -178,7 +180,7 @@ def _time(workload: Workload, module: ModuleType, schedule: Schedule, extents: t
 
 
 def _device() -> Answer:
-    found = torch.cuda.get_device_properties(0)
+    found = torch.cuda.get_device_properties()
     return {"name": found.name, "capability": 10 * found.major + found.minor, "memory": found.total_memory}
 
 
@@ -191,7 +193,6 @@ def _peaks() -> Answer:
     a, target = torch.randn(side, side, device="cuda"), torch.empty_like(copied)
     product_ms = do_bench(lambda: a @ a, return_mode="median")
     copy_ms = do_bench(lambda: target.copy_(copied), return_mode="median")
-    cached = torch.ones(torch.cuda.get_device_properties(0).L2_cache_size // 8, device="cuda")
-    with torch.cuda.stream(torch.cuda.Stream()):
-        cached_ms = do_bench_cudagraph(lambda: cached.mul_(1.0), return_mode="median")
+    cached = torch.ones(torch.cuda.get_device_properties().L2_cache_size // 8, device="cuda")
+    cached_ms = do_bench_cudagraph(lambda: cached.mul_(1.0), return_mode="median")
     return {"gflops": 2e-6 * side**3 / product_ms, "dram": 8e-6 * copied.numel() / copy_ms, "cache": 8e-6 * cached.numel() / cached_ms}
