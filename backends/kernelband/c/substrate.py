@@ -177,7 +177,7 @@ class CSubstrate:
         )
 
     def roofline(self) -> Roofline:
-        """Measured once per host, compiler and threads."""
+        """Of this host, compiler and number of threads, measured by the first searches."""
         return self._roof()[0]
 
     def close(self) -> None:
