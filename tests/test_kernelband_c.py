@@ -163,6 +163,8 @@ def test_unknown_kernel_field_and_size(substrate: CSubstrate) -> None:
         substrate.naive("convolution", 64)
     with pytest.raises(InputError, match=r"needs buffers of [\d,]+ MB"):
         substrate.naive("matmul", 10**6)
+    with pytest.raises(InputError, match="would run for more than 60 s"):
+        substrate.naive("matmul", 4096)
     with pytest.raises(InputError, match="choose a larger size"):
         substrate.naive("matmul", 2)
     with pytest.raises(ValueError, match="no field lanes"):

@@ -24,6 +24,7 @@ from backends.kernelband.substrate import Built, Candidate, Failure, Profile, Ro
 from backends.runtime import threads as host_threads
 
 MEMORY_SHARE = 0.25  # of what is free: inputs are held three times (shared, as they must be, of the fastest run), and references are float64
+NAIVE_BYTES_PER_S = 1e9  # a naive kernel touches hardly more; on a busy host it is a quarter of that
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +91,15 @@ class CSubstrate:
         )
 
     def naive(self, kernel: str, size: int) -> Candidate:
-        """k0. Raises InputError for an unknown kernel and for a size whose buffers exceed memory."""
+        """k0. Raises InputError for an unknown kernel, and for a size whose buffers exceed memory or whose naive kernel would not end."""
         k = _kernel(kernel)
         if size < 8:
             raise InputError("size", f"{size} is below 8", "choose a larger size")
         needed, free = k.buffer_bytes(k.extents(size)), psutil.virtual_memory().available
         if needed > MEMORY_SHARE * free:
             raise InputError("size", f"{kernel} at {size} needs buffers of {needed / 1e6:,.0f} MB, and {free / 1e6:,.0f} MB are free", "choose a smaller size")
+        if k.touched(schedule.naive(kernel), *k.extents(size)) > NAIVE_BYTES_PER_S * measuring.SLOWEST_BASELINE_S:
+            raise InputError("size", f"at {size} the naive {kernel} would run for more than {measuring.SLOWEST_BASELINE_S:g} s", "choose a smaller size")
         return self.render(kernel, size, schedule.naive(kernel))
 
     def render(self, kernel: str, size: int, given: Hashable) -> Candidate:
