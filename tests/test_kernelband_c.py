@@ -292,15 +292,18 @@ def test_the_roofline_is_measured_by_the_first_searches(tmp_path: Path, monkeypa
         made.close()
 
 
-def test_compare_names_the_first_wrong_element() -> None:
+@pytest.mark.parametrize("block", [measuring.BLOCK, 5])
+def test_compare_names_the_first_wrong_element(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measuring, "BLOCK", block)
     kernel = KERNELS["matmul"]
     right = np.arange(12.0).reshape(3, 4)
     wrong = right.astype(np.float32)
     assert measuring.compare(kernel, wrong, right, (3, 4, 2)) is None
     wrong[1, 2] += 0.01
+    wrong[2, 3] = np.nan
     found = measuring.compare(kernel, wrong, right, (3, 4, 2))
     assert found is not None
-    assert "at 3 x 4 x 2 C[1, 2] is 6.01, not 6" in found.text
+    assert found.text == "at 3 x 4 x 2 C[1, 2] is 6.01, not 6; 16.7 % of the output is wrong"
     assert measuring.compare(kernel, wrong, np.full((3, 4), np.inf), (3, 4, 2)) == Failure("wrong", "the reference itself is not finite for these inputs")
 
 

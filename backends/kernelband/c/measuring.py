@@ -18,6 +18,7 @@ LEAST_LIMIT_S, LIMIT_FACTOR = 2.0, 10.0
 # Processor time that the clock need not explain: a call costs 0.1 to 0.25 ms beside the kernel, on a busy host one of them now and then 1 ms.
 CPU_FACTOR, CPU_SLACK_NS, CPU_SLACK_ONE_NS = 1.5, 500_000, 2_000_000
 SLOWEST_BASELINE_S = 60.0
+BLOCK = 1 << 18  # elements that are compared together: temporaries of the size of a large output cost more than the comparison
 LATE = "right when it was checked, but its fastest timed run is not"
 
 Array = np.ndarray
@@ -25,21 +26,25 @@ Array = np.ndarray
 
 def compare(kernel: Kernel, output: Array, reference: Array, extents: tuple[int, ...]) -> Failure | None:
     """None when |output - reference| <= 1e-4 + 1e-4 |reference| everywhere; NaN is never right."""
-    if not np.isfinite(reference).all():
-        return Failure("wrong", "the reference itself is not finite for these inputs")
-    right = np.abs(output - reference) <= TOLERANCE + TOLERANCE * np.abs(reference)
-    if right.all():
+    given, wanted = output.reshape(-1), reference.reshape(-1)
+    first, wrong = -1, 0
+    for start in range(0, wanted.size, BLOCK):
+        y, x = wanted[start : start + BLOCK], given[start : start + BLOCK]
+        if not np.isfinite(y).all():
+            return Failure("wrong", "the reference itself is not finite for these inputs")
+        bad = ~(np.abs(x - y) <= TOLERANCE + TOLERANCE * np.abs(y))
+        if first < 0 and bad.any():
+            first = start + int(np.argmax(bad))
+        wrong += int(bad.sum())
+    if not wrong:
         return None
     where = f"at {' x '.join(map(str, extents))}"
     if np.ptp(output) == 0 and np.ptp(reference) > 0:
-        return Failure("cheat", f"{where} its output is the constant {float(output.flat[0]):.6g}")
-    first = np.unravel_index(int(np.argmin(right)), right.shape)
-    place = ", ".join(str(int(i)) for i in first)
-    untouched = " (never written)" if np.isnan(output[first]) else ""
-    share = 100 * (1 - right.mean())
-    return Failure(
-        "wrong", f"{where} {kernel.out}[{place}] is {output[first]:.6g}{untouched}, not {reference[first]:.6g}; {share:.3g} % of the output is wrong"
-    )
+        return Failure("cheat", f"{where} its output is the constant {float(given[0]):.6g}")
+    place = ", ".join(str(int(i)) for i in np.unravel_index(first, reference.shape))
+    untouched = " (never written)" if np.isnan(given[first]) else ""
+    share = 100 * wrong / wanted.size
+    return Failure("wrong", f"{where} {kernel.out}[{place}] is {given[first]:.6g}{untouched}, not {wanted[first]:.6g}; {share:.3g} % of the output is wrong")
 
 
 def _call(child: Child, arena: Arena, limit_s: float) -> int | Failure:
