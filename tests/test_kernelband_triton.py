@@ -105,6 +105,9 @@ def test_the_offline_proposer_reaches_every_strategy(lab: TritonSubstrate) -> No
         ("rows, columns):", "rows, columns: open('/etc/passwd')):", "annotation"),
         ("tiles = tl.cdiv(rows, 1)", "tiles = tl.core.builtin(rows)", "outside Triton's language"),
         ("tiles = tl.cdiv(rows, 1)", "tiles = tl.cdiv.__globals__", "outside Triton's language"),
+        ("tiles = tl.cdiv(rows, 1)", "tiles = tl.math.core.os", "outside Triton's language"),
+        ("tiles = tl.cdiv(rows, 1)", "core = tl.core", "outside Triton's language"),
+        ("tiles = tl.cdiv(rows, 1)", "rows.handle.data.tofile('x')", "outside Triton's language"),
         ("tiles = tl.cdiv(rows, 1)", "tiles = eval('1')", "eval is unknown"),
         ("tiles = tl.cdiv(rows, 1)", "tl.load = tl.store", "may not be assigned"),
         ("tiles = tl.cdiv(rows, 1)", "import threading", "Import has no place"),
@@ -115,6 +118,13 @@ def test_a_text_that_is_more_than_kernels_is_refused(lab: TritonSubstrate, old: 
     assert isinstance(found, Failure)
     assert found.kind == "cheat"
     assert said in found.text
+
+
+def test_the_names_that_a_text_may_use_exist() -> None:
+    """In the Triton that is installed, so that the list does not grow stale."""
+    import triton.language as tl
+
+    assert not [name for name in guard.LANGUAGE if not hasattr(tl, name)]
 
 
 def test_text_that_cannot_be_read_is_a_compile_error(lab: TritonSubstrate) -> None:

@@ -13,7 +13,17 @@ from typing import Any
 from backends.kernelband.triton_substrate.rendering import SCHEDULE_NAME
 
 BUILTINS = {"range", "min", "max", "float", "int", "bool", "abs", "len", "print"}
-MODULES = {"tl.math"}  # of Triton's language, the rest are functions and types
+# Named one by one: triton.language holds modules too, and in the interpreter a tensor leads to numpy and from there to files.
+NAMES = """
+    abs advance arange argmax argmin associative_scan assume atomic_add atomic_and atomic_cas atomic_max atomic_min atomic_or atomic_xchg atomic_xor
+    bfloat16 broadcast broadcast_to cast cat cdiv ceil clamp constexpr cos cumprod cumsum debug_barrier div_rn dot erf exp exp2 expand_dims
+    fdiv flip float16 float32 float64 float8e4nv float8e5 floor fma full gather histogram int1 int16 int32 int64 int8 interleave
+    join load log log2 make_block_ptr make_tensor_descriptor math max max_constancy max_contiguous maximum min minimum multiple_of num_programs
+    permute program_id range ravel reduce reshape rsqrt sigmoid sin softmax sort split sqrt sqrt_rn static_assert static_range store sum swizzle2d
+    trans uint16 uint32 uint64 uint8 view where xor_sum zeros zeros_like
+"""
+LANGUAGE = frozenset(NAMES.split())
+TENSOR = {"to", "dtype", "element_ty", "shape", "T", "load", "store"}
 
 
 class RefusedError(ValueError):
@@ -79,8 +89,7 @@ def _check_node(node: ast.AST, known: set[str]) -> None:
         raise _refused(node, "tl may not be assigned")
     if isinstance(node, ast.Attribute):
         whole = ast.unparse(node)
-        below_module = isinstance(node.value, ast.Attribute) and isinstance(node.value.value, ast.Name) and node.value.value.id == "tl"
-        if node.attr.startswith("_") or (below_module and ast.unparse(node.value) not in MODULES):
+        if node.attr not in (LANGUAGE if ast.unparse(node.value) in ("tl", "tl.math") else TENSOR):
             raise _refused(node, f"{whole} is outside Triton's language")
         if not isinstance(node.ctx, ast.Load):
             raise _refused(node, f"{whole} may not be assigned")
