@@ -6,6 +6,7 @@ import itertools
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -107,13 +108,45 @@ def test_every_policy_spends_the_same_budget_and_repeats() -> None:
     assert not toy.compiled
 
 
-def test_settings_change_what_is_compared() -> None:
+CHANGES: tuple[dict[str, Any], ...] = (
+    {"exploration": 0.0},
+    {"temperature": 50.0},
+    {"theta": (2.0, 75.0, 75.0)},
+    {"theta": (75.0, 1.3, 75.0)},
+    {"theta": (75.0, 75.0, 3.0)},
+    {"clusters": 2},
+    {"recluster_every": 3},
+    {"profile_all": False},
+)
+
+
+def test_settings_change_where_kernelband_spends_its_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("backends.kernelband.compare.COMPARED", ("kernelband", "best-of-n"))
     landscape = Landscape(ToySubstrate(), record())
-    first = list(compare(landscape, Settings(), 25, 0, nothing, seeds=2))[-1]
-    for change in ({"exploration": 0.0}, {"temperature": 50.0}, {"theta": (2.0, 2.0, 2.0)}, {"clusters": 2}):
-        other = list(compare(landscape, Settings(**change), 25, 0, nothing, seeds=2))[-1]  # type: ignore[arg-type]
-        assert not np.array_equal(first.best["kernelband"], other.best["kernelband"]), change
+    first = list(compare(landscape, Settings(), 25, 0, nothing, seeds=3))[-1]
+    for change in CHANGES:
+        other = list(compare(landscape, Settings(**change), 25, 0, nothing, seeds=3))[-1]
+        assert not np.array_equal(first.pulls["kernelband"], other.pulls["kernelband"]), change
         np.testing.assert_array_equal(first.best["best-of-n"], other.best["best-of-n"])
+        assert other.pulls["kernelband"].sum() == 3 * 25
+
+
+def test_masks_and_matched_clusters_change_choices_too() -> None:
+    """Where the thresholds bite, and where clusters are renamed."""
+    landscape = Landscape(ToySubstrate(), record())
+    base = Settings(theta=(2.0, 2.0, 2.0), recluster_every=3)
+    curves = []
+    for settings in (base, replace(base, mask=False), replace(base, match_clusters=True)):
+        comparison = Comparison(40, {"kernelband": []}, {"kernelband": np.zeros((3, 6), int)})
+        for seed in range(4):
+            policy = make_policy("kernelband", settings, np.random.default_rng(seed), landscape, landscape.baseline)
+            search = Search(landscape.bench, ScheduleProposer(landscape), policy, np.random.default_rng(seed), landscape.baseline, 40)
+            for _ in search.run():
+                pass
+            comparison.add("kernelband", search)
+        curves.append(comparison.pulls["kernelband"])
+    assert not np.array_equal(curves[0], curves[1])
+    assert not np.array_equal(curves[0], curves[2])
 
 
 def test_bands_and_ratios_are_students_intervals_of_logarithms() -> None:

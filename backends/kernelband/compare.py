@@ -11,7 +11,7 @@ from scipy import stats
 from backends.kernelband.landscape import Landscape
 from backends.kernelband.policies import BestOfN, Greedy, KernelBand, Policy, Settings, Thompson, UniformRandom
 from backends.kernelband.search import Search
-from backends.kernelband.substrate import Candidate, ScheduleProposer, ScheduleSpace
+from backends.kernelband.substrate import STRATEGIES, Candidate, ScheduleProposer, ScheduleSpace
 
 CONFIDENCE = 0.95
 COMPARED = ("kernelband", "without-mask", "one-cluster", "thompson", "random", "greedy", "best-of-n", "tpe")
@@ -53,10 +53,18 @@ class Band:
 
 @dataclass
 class Comparison:
-    """best: ln of the speed-up, by policy (seeds, T + 1), one row for each seed that is done."""
+    """By policy: best, ln of the speed-up (seeds, T + 1), a row for each seed that is done; pulls, attempts by cluster and strategy (K, 6)."""
 
     rounds: int
     best: dict[str, list[np.ndarray]] = field(default_factory=dict)
+    pulls: dict[str, np.ndarray] = field(default_factory=dict)
+
+    def add(self, policy: str, search: Search) -> None:
+        """Takes a search that has ended."""
+        self.best[policy].append(best_curve(search))
+        for attempt in search.attempts:
+            if attempt.strategy >= 0:
+                self.pulls[policy][attempt.cluster, attempt.strategy] += 1
 
     def band(self, policy: str) -> Band | None:
         """None below two seeds, which have no interval."""
@@ -93,7 +101,8 @@ def best_curve(search: Search) -> np.ndarray:
 
 def compare(landscape: Landscape, settings: Settings, rounds: int, seed: int, check: Callable[[], None], seeds: int) -> Iterator[Comparison]:
     """Replays each policy once a seed, all policies of a seed before the next one; yields the comparison, which grows, after each seed."""
-    comparison = Comparison(rounds, {name: [] for name in COMPARED})
+    arms = (settings.clusters, len(STRATEGIES))
+    comparison = Comparison(rounds, {name: [] for name in COMPARED}, {name: np.zeros(arms, int) for name in COMPARED})
     for number in range(seeds):
         for place, name in enumerate(COMPARED):
             check()
@@ -101,5 +110,5 @@ def compare(landscape: Landscape, settings: Settings, rounds: int, seed: int, ch
             search = Search(landscape.bench, ScheduleProposer(landscape), policy, np.random.default_rng([seed, number, place, 1]), landscape.baseline, rounds)
             for _ in search.run():
                 pass
-            comparison.best[name].append(best_curve(search))
+            comparison.add(name, search)
         yield comparison

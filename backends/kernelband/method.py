@@ -17,8 +17,9 @@ search
 (g) headroom   h (K, 3) of the representatives, NaN where empty; representative (member or None), theta (3,)
 (h) counters   compiled, correct, wrong, compile_errors, failed, duplicates, masked_pulls, compile_s, run_s, propose_s
     phase, round, strategies, resources
-compare        chosen, seeds, policies {name: mean, low, high (T + 1,)}, final {name: (seeds,)}, landscape {schedules, failures,
-               fastest (speed-up), inside (share of edits), stale, ms}; while it is filled only landscape.schedules
+compare        chosen, seeds, policies {name: mean, low, high (T + 1,)}, final {name: (seeds,)}, pulls {name: (K, 6)} over all
+               seeds, strategies, landscape {schedules, failures, fastest (speed-up), inside (share of edits), stale, ms};
+               while the table is filled only landscape.schedules
 survey         strategies, rows [round, strategy, parent, outcome, facts, text], diff, counters
 =============  =====================================================================================================
 """

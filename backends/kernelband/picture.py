@@ -152,6 +152,8 @@ def comparison(found: Comparison, landscape: Landscape, chosen: str) -> dict[str
         "chosen": chosen,
         "seeds": len(found.best[COMPARED[0]]),
         "policies": {name: {"mean": b.mean, "low": b.low, "high": b.high} for name, b in bands.items() if b is not None},
+        "pulls": {name: pulls.copy() for name, pulls in found.pulls.items() if name != "tpe"},
+        "strategies": list(STRATEGIES),
         "final": {name: np.exp([row[-1] for row in rows]) for name, rows in found.best.items()},
         "landscape": {
             "schedules": len(landscape.entries),
