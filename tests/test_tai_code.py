@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
-import threading
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import numpy as np
@@ -14,10 +10,10 @@ import pytest
 
 from backends.contract import InputError, Stopped
 from backends.runtime import endpoints
-from backends.runtime.endpoints import Endpoint
 from backends.runtime.sandbox import SHARED, Limits
 from backends.tai.candidates import Candidates
 from backends.tai.tasks import code, own
+from tests.chat_server import ChatServer
 
 PASTED = """
 def f(xs):
@@ -208,82 +204,21 @@ def test_the_grammar_writes_for_its_request_only() -> None:
     assert found.model == "grammar of the code task"
 
 
-class Server(BaseHTTPRequestHandler):
-    """An endpoint that answers with a function that gives its seed, or with an error."""
-
-    asked: list[dict[str, Any]]
-    status = 200
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        type(self).asked.append({"path": self.path, "key": self.headers["authorization"], **body})
-        text = f"Sure:\n```python\ndef f(x):\n    return x + {body['seed'] % 2}\n```"
-        answer = {"id": "1", "object": "chat.completion", "created": 1, "model": "m", "system_fingerprint": "", "usage": {}}
-        answer["choices"] = [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}]
-        content = json.dumps(answer).encode()
-        self.send_response(self.status)
-        self.send_header("content-type", "application/json")
-        self.send_header("content-length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-
-    def log_message(self, *_: Any) -> None:
-        pass
-
-
-@pytest.fixture
-def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
-    monkeypatch.setattr(Server, "asked", [], raising=False)
-    monkeypatch.setenv("HF_TOKEN", "token-of-the-host")
-    with ThreadingHTTPServer(("127.0.0.1", 0), Server) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        url = f"http://127.0.0.1:{server.server_port}/v1"
-        monkeypatch.setenv(endpoints.VARIABLE, json.dumps({"coder": {"url": url, "model": "m"}}))
-        yield endpoints.configured()["coder"]
-        server.shutdown()
-        thread.join()
-
-
 @pytest.mark.parametrize("key", [None, "of-the-visitor"])
-def test_an_endpoint_writes_the_functions(endpoint: Endpoint, key: str | None) -> None:
+def test_an_endpoint_writes_the_functions(chat_server: ChatServer, key: str | None) -> None:
+    chat_server.answer = lambda body: f"Sure:\n```python\ndef f(x):\n    return x + {body['seed'] % 2}\n```"
     sampler = own.host_sampler(None, "cpu", key)  # type: ignore[arg-type] - an endpoint needs no models
     found = own_task("", "f(1)\nf(5)", sampler=sampler)
-    assert len(found) == len(Server.asked) == 48
+    assert len(found) == len(chat_server.asked) == 48
     assert {probe.outcomes for probe in found.probes} == {("1", "2"), ("5", "6")}
-    assert {asked["path"] for asked in Server.asked} == {"/v1/chat/completions"}
-    assert {asked["key"] for asked in Server.asked} == {f"Bearer {key or 'none'}"}  # never the host's token of the hub
-    prompts = {asked["messages"][0]["content"] for asked in Server.asked}
+    assert {asked["path"] for asked in chat_server.asked} == {"/v1/chat/completions"}
+    assert {asked["key"] for asked in chat_server.asked} == {f"Bearer {key or 'none'}"}  # never the host's token of the hub
+    prompts = {asked["messages"][0]["content"] for asked in chat_server.asked}
     assert prompts == {own.prompt("The middle value.", ["1", "5"])}
-    seeds = sorted(asked["seed"] for asked in Server.asked)
+    seeds = sorted(asked["seed"] for asked in chat_server.asked)
     assert seeds == list(range(seeds[0], seeds[0] + 48))
     assert found.model == "m at the endpoint coder"
     assert [f"return x + {seeds[0] % 2}" in source for source in found.texts] == [True, False] * 24  # in the order of the prompts
-
-
-def test_an_endpoint_that_refuses_is_named_without_the_key(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Server, "status", 401)
-    with pytest.raises(InputError, match="coder answers with status 401") as error:
-        endpoints.chat(endpoint, ["a"], key="secret")
-    assert "secret" not in str(error.value)
-
-
-def test_stop_does_not_wait_for_an_endpoint(endpoint: Endpoint) -> None:
-    def stop() -> None:
-        raise Stopped
-
-    with pytest.raises(Stopped):
-        endpoints.chat(endpoint, ["a"] * 100, check=stop)
-
-
-BAD_ENDPOINTS = ["[]", "coder", '{"a": 1}', '{"a": {"url": "http://x"}}', '{"a": {"model": "m", "url": "file:///etc"}}', '{"a": {"model": "m", "key": "k"}}']
-
-
-@pytest.mark.parametrize("text", BAD_ENDPOINTS)
-def test_bad_endpoints_are_said_to_the_operator(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(endpoints.VARIABLE, text)
-    with pytest.raises(InputError, match=endpoints.VARIABLE):
-        endpoints.configured()
 
 
 def test_without_endpoints_the_grammar_writes_and_a_hub_name_runs_here(monkeypatch: pytest.MonkeyPatch) -> None:

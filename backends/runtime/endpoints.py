@@ -18,7 +18,7 @@ VARIABLE = "PLAYABLE_ENDPOINTS"
 KEY = "PLAYABLE_ENDPOINT_KEY"  # name of the secret
 REMEDY = f'set {VARIABLE} to JSON such as {{"coder": {{"url": "http://127.0.0.1:8000/v1", "model": "organisation/model"}}}}'
 TOGETHER = 4  # requests on their way at once
-TIMEOUT_S = 120.0
+TIMEOUT_S = 180.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,15 +30,15 @@ class Endpoint:
     url: str | None = None
 
 
-def configured() -> Mapping[str, Endpoint]:
-    """What the operator named, in his order; empty without the variable. Raises InputError when it is not of the form of ``REMEDY``."""
+def configured(field: str) -> Mapping[str, Endpoint]:
+    """What the operator named, in his order; empty without the variable. Raises InputError for this field when it is not of the form of ``REMEDY``."""
     text = os.environ.get(VARIABLE, "").strip()
     if not text:
         return {}
     try:
         return {name: _endpoint(name, **entry) for name, entry in json.loads(text).items()}
     except (ValueError, TypeError, AttributeError):
-        raise InputError("endpoint", f"the operator's {VARIABLE} cannot be read", REMEDY) from None
+        raise InputError(field, f"the operator's {VARIABLE} cannot be read", REMEDY) from None
 
 
 def _endpoint(name: str, model: str, url: str | None = None) -> Endpoint:
@@ -51,6 +51,7 @@ def chat(
     endpoint: Endpoint,
     prompts: Sequence[str],
     *,
+    field: str,
     key: str | None = None,
     max_new: int = 512,
     temperature: float = 1.0,
@@ -61,14 +62,14 @@ def chat(
     """One answer a prompt, in the order of the prompts.
 
     seed: prompt i asks with seed + i, which most servers heed. emit(i, text): called in this thread as answers come. check: called
-    while it waits, may raise to stop. Raises InputError for the field ``endpoint`` when it does not answer.
+    while it waits, may raise to stop. Raises InputError for ``field`` when it does not answer.
     """
     from huggingface_hub import InferenceClient
 
     # Without a key of its own the client would send this host's token of the hub to the endpoint.
     client = InferenceClient(base_url=endpoint.url, api_key=key or "none", timeout=TIMEOUT_S)
     pool = ThreadPoolExecutor(TOGETHER, thread_name_prefix="endpoint")
-    ask = partial(_ask, client, endpoint, max_new, temperature)
+    ask = partial(_ask, client, endpoint, field, max_new, temperature)
     try:
         waiting = {pool.submit(ask, prompt, seed + i): i for i, prompt in enumerate(prompts)}
         texts = [""] * len(prompts)
@@ -84,7 +85,7 @@ def chat(
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _ask(client: Any, endpoint: Endpoint, max_new: int, temperature: float, prompt: str, seed: int) -> str:
+def _ask(client: Any, endpoint: Endpoint, field: str, max_new: int, temperature: float, prompt: str, seed: int) -> str:
     messages = [{"role": "user", "content": prompt}]
     try:
         answer = client.chat_completion(messages, model=endpoint.model, max_tokens=max_new, temperature=temperature, seed=seed)
@@ -92,4 +93,4 @@ def _ask(client: Any, endpoint: Endpoint, max_new: int, temperature: float, prom
     except Exception as error:  # noqa: BLE001 - the client's and its transport's many kinds; their texts may hold the key
         status = getattr(getattr(error, "response", None), "status_code", None)
         what = f"answers with status {status}" if status else f"does not answer ({type(error).__name__})"
-        raise InputError("endpoint", f"{endpoint.name} {what}", "check the key, or ask the operator of this host") from None
+        raise InputError(field, f"{endpoint.name} {what}", "check the key, or ask the operator of this host") from None

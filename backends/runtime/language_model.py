@@ -31,6 +31,13 @@ class Decoder:
     description: str
     oracle_error: float
 
+    def in_turns(self, request: str) -> str:
+        """The request as this model was taught to read one, up to where its answer begins; unchanged for a model without turns."""
+        if not self.tokenizer.chat_template:
+            return request
+        turns: str = self.tokenizer.apply_chat_template([{"role": "user", "content": request}], tokenize=False, add_generation_prompt=True)
+        return turns
+
 
 def load(models: Models, name: str = DEFAULT, device: str = "cpu") -> Decoder:
     """The decoder of this name on this device, for work inside it.

@@ -6,17 +6,13 @@ A script of its own: a kernel that was interpreted in this process cannot be com
 from __future__ import annotations
 
 import json
-import re
-import subprocess
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
 
-from kernels import attention_column_mass, headwise_rmsnorm, pairwise_mismatch
+from kernels import ahead_of_time, attention_column_mass, headwise_rmsnorm, pairwise_mismatch
 
 TARGETS = (80, 90)
 STAGES = 3  # what a launch takes where it names none
@@ -80,33 +76,10 @@ def _mismatch_cases() -> Iterator[Case]:
 
 def compile_for(case: Case, capability: int) -> dict[str, Any]:
     """Registers and stack a thread, shared bytes a block, warps, and which matrix instruction the PTX holds."""
-    import triton
-    from triton.backends.compiler import GPUTarget
-    from triton.compiler import ASTSource
-
-    order = case.kernel.arg_names
-    signature = {name: case.types.get(name, "constexpr") for name in order}
-    # The launcher of a real run sees that addresses are multiples of 16; without this the check would see other code than a GPU runs.
-    aligned = {(i,): [["tt.divisibility", 16]] for i, name in enumerate(order) if signature[name].startswith("*")}
-    source = ASTSource(fn=case.kernel, signature=signature, constexprs={(order.index(n),): v for n, v in case.constants.items()}, attrs=aligned)
-    made = triton.compile(source, target=GPUTarget("cuda", capability, 32), options={"num_warps": case.warps, "num_stages": STAGES})
-    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
-        file.write(made.asm["cubin"])
-        file.flush()
-        cuobjdump = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
-        usage = subprocess.run([cuobjdump, "-res-usage", file.name], capture_output=True, text=True, check=True).stdout
-    found = re.search(r"REG:(\d+) STACK:(\d+)", usage)
-    assert found, usage
-    matrix = next((word for word in ("wgmma", "mma.sync") if word in made.asm["ptx"]), "none")
-    return {
-        "case": case.name,
-        "capability": capability,
-        "registers": int(found[1]),
-        "stack": int(found[2]),
-        "shared": made.metadata.shared,
-        "warps": made.metadata.num_warps,
-        "matrix": matrix,
-    }
+    pointers = {name for name, kind in case.types.items() if kind.startswith("*")}
+    made = ahead_of_time.compile_for(case.kernel, case.types, case.constants, capability, case.warps, STAGES, pointers)
+    facts = {"registers": made.registers, "stack": made.spilled, "shared": made.shared, "warps": made.warps, "matrix": made.matrix}
+    return {"case": case.name, "capability": capability, **facts}
 
 
 def main() -> None:

@@ -20,6 +20,8 @@ from backends.tai.tasks import code, grammar
 
 Check = Callable[[], None]
 
+FIELD = "candidate_sources"  # empty: a model writes them
+
 MOST_PASTED = 40
 MOST_SAMPLED = 96
 MOST_PROBES = 60
@@ -47,7 +49,7 @@ class GrammarSampler:
 
     def sample(self, request: str, calls: Sequence[str], count: int, rng: np.random.Generator, check: Check) -> list[str]:
         if request.strip() != code.REQUEST:
-            raise InputError("candidate_sources", "no function was given, and this host has no model that writes one", PASTE)
+            raise InputError(FIELD, "no function was given, and this host has no model that writes one", PASTE)
         prior = np.full(len(code.INTENTS), 1 / len(code.INTENTS))
         drawn = grammar.draw(rng, count, prior, code.STYLES, 0.0, 1)
         return [code.source(code.INTENTS[i], style) for i, style in zip(drawn.intents, drawn.styles, strict=True)]
@@ -67,12 +69,9 @@ class TransformersSampler:
 
     def sample(self, request: str, calls: Sequence[str], count: int, rng: np.random.Generator, check: Check) -> list[str]:
         decoder = language_model.load(self.models, self.name, self.device)
-        text = prompt(request, calls)
-        if decoder.tokenizer.chat_template:
-            text = decoder.tokenizer.apply_chat_template([{"role": "user", "content": text}], tokenize=False, add_generation_prompt=True)
         found = language_model.sample(
             decoder,
-            [text] * count,
+            [decoder.in_turns(prompt(request, calls))] * count,
             models=self.models,
             max_new=MOST_TOKENS,
             temperature=1.0,
@@ -96,13 +95,13 @@ class EndpointSampler:
 
     def sample(self, request: str, calls: Sequence[str], count: int, rng: np.random.Generator, check: Check) -> list[str]:
         seed = int(rng.integers(2**31 - count))
-        texts = endpoints.chat(self.endpoint, [prompt(request, calls)] * count, key=self.key, max_new=MOST_TOKENS, seed=seed, check=check)
+        texts = endpoints.chat(self.endpoint, [prompt(request, calls)] * count, field=FIELD, key=self.key, max_new=MOST_TOKENS, seed=seed, check=check)
         return [extract(text) for text in texts]
 
 
 def host_sampler(models: Models, device: str, key: str | None = None) -> Sampler:
     """What writes functions on this host: the operator's first endpoint, at its address or on this host; else the grammar."""
-    for endpoint in endpoints.configured().values():
+    for endpoint in endpoints.configured(FIELD).values():
         return EndpointSampler(endpoint, key) if endpoint.url else TransformersSampler(endpoint.model, models, device)
     return GrammarSampler()
 
@@ -169,7 +168,7 @@ class OwnTask:
         self.request, self.calls, self.sampler, self.check = request, split_probes(probes), sampler, check
         self.pasted = split_sources(sources)
         if self.pasted and not FEWEST <= len(self.pasted) <= MOST_PASTED:
-            raise InputError("candidate_sources", f"there are {len(self.pasted)} functions", PASTE)
+            raise InputError(FIELD, f"there are {len(self.pasted)} functions", PASTE)
         SHARED.prepare()
 
     def draw(self, count: int, rng: np.random.Generator, arrive: Arrive = lambda done, caption: None) -> Candidates:
@@ -181,7 +180,7 @@ class OwnTask:
             raise InputError("probes", f"{self.calls[number][:60]}: {problem}", "write calls with plain values, such as f([3, 1], 2)") from None
         failed = np.array([not any(outcome.kind == "value" for outcome in row) for row in rows])
         if failed.all():
-            raise InputError("candidate_sources", f"no function gives a result; the first one: {rows[0][0]}", "give functions that run with these calls")
+            raise InputError(FIELD, f"no function gives a result; the first one: {rows[0][0]}", "give functions that run with these calls")
         texts = [[code.readable(outcome) for outcome in row] for row in rows]
         probes, codes = grammar.coded(code.questions(self.calls), texts)
         captions = describe(self.calls, texts, codes)
