@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from kernels import attention_column_mass, headwise_rmsnorm
+from kernels import attention_column_mass, headwise_rmsnorm, lcs
 
 TARGETS = (80, 90)
 STAGES = 3  # what a launch takes where it names none
@@ -37,6 +37,7 @@ class Case:
 def cases() -> Iterator[Case]:
     forward, backward = headwise_rmsnorm.triton_kernels()
     attend, collect = attention_column_mass.triton_kernels()
+    observe, steer = lcs.triton_kernels()
     # Wider and narrower heads and fp16 compile as well; these two bound the registers and the shared memory of the rest.
     for dtype, width in (("float32", 64), ("bfloat16", 128)):
         pointer = NAMES[dtype]
@@ -70,6 +71,12 @@ def cases() -> Iterator[Case]:
             {**tile, "DIAGONAL": True},
             warps,
         )
+        constants = {"CLIP": dtype == "float32", "BLOCK": lcs.TOKENS}
+        tables = {"basis_ptr": "*fp32", "table_ptr": "*fp32"}
+        outputs = {"coordinates_ptr": "*fp32", "hsl_ptr": "*fp32", "rgb_ptr": "*fp32"}
+        yield Case(f"lcs observe {dtype}", observe, {"x_ptr": pointer, **tables, **outputs, "tokens": "i32"}, constants)
+        moved = {"x_ptr": pointer, "mask_ptr": "*i8", "move_ptr": "*fp32", **tables, "out_ptr": pointer}
+        yield Case(f"lcs steer {dtype}", steer, {**moved, "tokens": "i32", "length": "i32", "gamma": "fp32"}, constants)
 
 
 def compile_for(case: Case, capability: int) -> dict[str, Any]:
