@@ -1,0 +1,71 @@
+"""Trains the little FLUX: ``python -m backends.runtime.little_flux.train vae|flow``.
+
+Checkpoints go to ``out/little-flux/`` every five minutes; the same command goes on where the last one stopped. The flow needs the finished
+autoencoder of the first part in the same folder.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from backends.runtime.folders import ROOT
+from backends.runtime.little_flux import data, flow_training, vae_training
+
+CHECKPOINT_S, REPORT_STEPS = 300, 100
+
+
+def _run(training: vae_training.VaeTraining | flow_training.FlowTraining, steps: Iterator[Any]) -> None:
+    """Trains to the end of its time with a line every REPORT_STEPS steps and a checkpoint every CHECKPOINT_S seconds."""
+    saved, recent = time.perf_counter(), []
+    for figures in steps:
+        recent.append(figures)
+        clock = training.clock
+        if clock.step % REPORT_STEPS == 0:
+            shown = " ".join(f"{figure:.5f}" for figure in np.atleast_1d(np.mean(recent, axis=0)))
+            print(f"step {clock.step}, {clock.wall_s / 60:.1f} min, cpu {clock.cpu_s / 60:.1f} min: {shown}", flush=True)
+            recent.clear()
+        if time.perf_counter() - saved > CHECKPOINT_S:
+            training.save()
+            saved = time.perf_counter()
+    training.save()
+
+
+def train_vae(out: Path, minutes: float, count: int) -> None:
+    """The autoencoder, to ``out/vae``."""
+    training = vae_training.VaeTraining(out / "vae.pt", minutes)
+    _run(training, training.steps(data.load_or_make(out / f"pictures-{count}-0.npz", count, 0)))
+    vae, psnr = vae_training.finished(training, data.make(1000, 1))
+    vae.save_pretrained(out / "vae")
+    print(f"PSNR {psnr:.2f} dB on 1,000 unseen pictures, shift {vae.config.shift_factor:.4f}, scale {vae.config.scaling_factor:.4f}")
+
+
+def train_flow(out: Path, minutes: float, count: int) -> None:
+    """The flow and its text encoders, to the checkpoint ``out/flow.pt``."""
+    vae = vae_training.AutoencoderKL.from_pretrained(out / "vae")
+    pictures = data.load_or_make(out / f"pictures-{count}-2.npz", count, 2)
+    cached = flow_training.latents(vae, pictures, out / f"latents-{count}-2.pt")
+    training = flow_training.FlowTraining(out / "flow.pt", minutes)
+    _run(training, training.steps(pictures, cached))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("part", choices=("vae", "flow"))
+    parser.add_argument("--minutes", type=float, required=True, help="wall time of the whole training; the rate lands at zero then")
+    parser.add_argument("--pictures", type=int, default=40_000, help="size of the training set")
+    parser.add_argument("--out", type=Path, default=ROOT / "out" / "little-flux")
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    part = train_vae if given.part == "vae" else train_flow
+    part(given.out, given.minutes, given.pictures)
+
+
+if __name__ == "__main__":
+    main()
