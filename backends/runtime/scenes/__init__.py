@@ -9,7 +9,9 @@ __getattr__, __dir__, __all__ = attach(
         "colours": ["COLOURS", "delta_e", "nearest_name", "vary"],
         "drawing": ["draw", "draw_one", "draw_solid", "draw_two", "draw_wall"],
         "render": ["render"],
+        "judge": ["ShapeJudge"],
         "scene": ["TEXTURES", "Background", "Rendered", "Scene", "Thing"],
+        "segment": ["overlap", "segment"],
         "shapes": ["SHAPES", "coverage", "outline"],
     },
 )
