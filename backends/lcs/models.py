@@ -10,14 +10,14 @@ import numpy as np
 import torch
 
 from backends.contract import InputError
-from backends.lcs.attention_mask import AttentionMaps, install
-from backends.lcs.find import FLUX1_MODELS, Solids, encode_solids, factor, fit, flux1_dev
+from backends.lcs.attention import AttentionMaps, install
+from backends.lcs.card import LITTLE
+from backends.lcs.solids import FLUX1_MODELS, Solids, encode_solids, factor, fit, flux1_dev
 from backends.lcs.subspace import LCS, Variant
 from backends.runtime import little_flux, model_files
 from backends.runtime.models import Models
 
 Array = np.ndarray
-LITTLE = "little-flux"
 HUB_SIZE, HUB_WORDS = 512, 512  # pixels a side; text tokens
 HUB_MEMORY = 24e9  # bytes that FLUX.1 and its text encoders take in bfloat16
 

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from backends.contract import InputError
-from backends.lcs.attention_mask import attention_mask
+from backends.lcs.attention import attention_mask
 from backends.lcs.models import Steerable
 from backends.lcs.subspace import LCS, Kind
 
