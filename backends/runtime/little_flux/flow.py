@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from diffusers import FluxTransformer2DModel
+from diffusers import FluxPipeline, FluxTransformer2DModel
 from torch import nn
 from torch.nn import functional as F
 from transformers import CLIPTextConfig, CLIPTextModel, T5Config, T5EncoderModel
@@ -11,11 +11,12 @@ from transformers import CLIPTextConfig, CLIPTextModel, T5Config, T5EncoderModel
 from backends.runtime.little_flux.attention import WordAttention
 from backends.runtime.little_flux.configuration import CLIP, GRID, MASK_BLOCK, SEQUENCE_LENGTH, T5, TRANSFORMER
 
+MODULATIONS = ("norm1.linear", "norm1_context.linear", "norm.linear", "norm_out.linear")
+
 
 def pack(latents: torch.Tensor) -> torch.Tensor:
-    """(B, 16, 16, 16) latents to (B, 64, 64) tokens, as FLUX packs them: token = 2 x 2 square, number = channel * 4 + dy * 2 + dx."""
-    b, c, h, w = latents.shape
-    return latents.view(b, c, h // 2, 2, w // 2, 2).permute(0, 2, 4, 1, 3, 5).reshape(b, h * w // 4, c * 4)
+    """(B, C, H, W) latents to (B, H W / 4, 4 C) tokens, as FLUX packs them: token = 2 x 2 square, number = channel * 4 + dy * 2 + dx."""
+    return FluxPipeline._pack_latents(latents, *latents.shape)
 
 
 class Flow(nn.Module):
@@ -28,7 +29,7 @@ class Flow(nn.Module):
         self.text_encoder_2 = T5EncoderModel(T5Config(**T5))
         # Every block starts as the identity and the velocity as zero (adaLN-zero of DiT, Peebles and Xie 2023).
         for name, part in self.transformer.named_modules():
-            if isinstance(part, nn.Linear) and name.endswith(("norm1.linear", "norm1_context.linear", "norm.linear", "norm_out.linear", "proj_out")) and ".proj_out" not in name:
+            if name == "proj_out" or name.endswith(MODULATIONS):
                 nn.init.zeros_(part.weight)
                 nn.init.zeros_(part.bias)
         self.words = WordAttention()
