@@ -43,7 +43,16 @@ TRANSFORMER: dict[str, Any] = {
     "axes_dims_rope": (8, 12, 12),
 }
 _TOKENS = {"vocab_size": len(SPECIAL) + len(VOCABULARY), "pad_token_id": SPECIAL.index(PAD), "eos_token_id": SPECIAL.index(END)}
-T5: dict[str, Any] = {**_TOKENS, "d_model": 96, "d_kv": 24, "d_ff": 256, "num_layers": 2, "num_heads": 4, "feed_forward_proj": "gated-gelu", "dropout_rate": 0.0}
+T5: dict[str, Any] = {
+    **_TOKENS,
+    "d_model": 96,
+    "d_kv": 24,
+    "d_ff": 256,
+    "num_layers": 2,
+    "num_heads": 4,
+    "feed_forward_proj": "gated-gelu",
+    "dropout_rate": 0.0,
+}
 CLIP: dict[str, Any] = {
     **_TOKENS,
     "bos_token_id": SPECIAL.index(PAD),
@@ -56,4 +65,11 @@ CLIP: dict[str, Any] = {
     "attention_dropout": 0.0,
 }
 # FLUX's own schedule: at 64 tokens the shift is e^0.4675, so that of 50 steps the tenth begins at sigma 0.879.
-SCHEDULER: dict[str, Any] = {"num_train_timesteps": 1000, "use_dynamic_shifting": True, "base_shift": 0.5, "max_shift": 1.15, "base_image_seq_len": 256, "max_image_seq_len": 4096}
+SCHEDULER: dict[str, Any] = {
+    "num_train_timesteps": 1000,
+    "use_dynamic_shifting": True,
+    "base_shift": 0.5,
+    "max_shift": 1.15,
+    "base_image_seq_len": 256,
+    "max_image_seq_len": 4096,
+}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import numpy as np
@@ -18,14 +18,16 @@ THINGS = 2
 
 @dataclass(frozen=True, slots=True)
 class Pictures:
-    """images: (N, 64, 64, 3) uint8. tokens: (N, WORDINGS, 16), ids. word: (N, WORDINGS, THINGS), where each thing's shape word stands, -1 without.
-    cover: (N, THINGS, 16, 16) uint8, how much of each latent pixel's square the thing covers, 255 for all. solid: (N,) bool, pictures without caption and things."""
+    """N pictures and their truth.
+
+    images: (N, 64, 64, 3) uint8. tokens: (N, WORDINGS, 16), ids. word: (N, WORDINGS, THINGS), where each thing's shape word stands, -1
+    without. cover: (N, THINGS, 16, 16) uint8, how much of each latent pixel's square the thing covers, 255 for all.
+    """
 
     images: np.ndarray
     tokens: np.ndarray
     word: np.ndarray
     cover: np.ndarray
-    solid: np.ndarray
 
     def __len__(self) -> int:
         return len(self.images)
@@ -40,18 +42,16 @@ def make(count: int, seed: int) -> Pictures:
     rng = np.random.default_rng(seed)
     images, cover = [], np.zeros((count, THINGS, LATENT_SIDE, LATENT_SIDE), np.uint8)
     tokens, word = np.zeros((count, WORDINGS, SEQUENCE_LENGTH), np.int64), np.full((count, WORDINGS, THINGS), -1, np.int64)
-    solid = np.zeros(count, bool)
     for n in range(count):
         scene = scenes.draw(rng)
         shown = scenes.render(scene)
         images.append(shown.image)
-        solid[n] = scene.background.second is not None
         side = scene.size // LATENT_SIDE
         cover[n, : len(scene.things)] = 255 * shown.cover.reshape(-1, LATENT_SIDE, side, LATENT_SIDE, side).mean(axis=(2, 4))
         for k, text in enumerate([scene.caption, *(scenes.caption(scene, rng) for _ in range(WORDINGS - 1))]):
             tokens[n, k] = ids_of(text)
             word[n, k, : len(scene.things)] = [word_index(text, thing.shape) for thing in scene.things]
-    return Pictures(np.stack(images), tokens, word, cover, solid)
+    return Pictures(np.stack(images), tokens, word, cover)
 
 
 def load_or_make(path: Path, count: int, seed: int) -> Pictures:
@@ -60,7 +60,7 @@ def load_or_make(path: Path, count: int, seed: int) -> Pictures:
         path.parent.mkdir(parents=True, exist_ok=True)
         made = make(count, seed)
         fresh = path.with_suffix(".new.npz")
-        np.savez(fresh, images=made.images, tokens=made.tokens, word=made.word, cover=made.cover, solid=made.solid)
+        np.savez(fresh, images=made.images, tokens=made.tokens, word=made.word, cover=made.cover)
         fresh.replace(path)
     with np.load(path) as file:
-        return Pictures(**{name: file[name] for name in file.files})
+        return Pictures(**{field.name: file[field.name] for field in fields(Pictures)})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from diffusers import FluxPipeline, FluxTransformer2DModel
 from torch import nn
-from torch.nn import functional as F
+from torch.nn import functional
 from transformers import CLIPTextConfig, CLIPTextModel, T5Config, T5EncoderModel
 
 from backends.runtime.little_flux.attention import WordAttention
@@ -71,4 +71,4 @@ def word_loss(weights: torch.Tensor, word: torch.Tensor, cover: torch.Tensor) ->
 
 def velocity_loss(v: torch.Tensor, x0: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
     """Mean squared error of the velocity eps - x0."""
-    return F.mse_loss(v, noise - x0)
+    return functional.mse_loss(v, noise - x0)

@@ -8,9 +8,11 @@ from pathlib import Path
 import numpy as np
 import torch
 from diffusers import AutoencoderKL
+from safetensors.torch import load_file, save_file
 from torch import nn
-from torch.nn import functional as F
+from torch.nn import functional
 
+from backends.runtime.little_flux import pipeline
 from backends.runtime.little_flux.configuration import TRANSFORMER
 from backends.runtime.little_flux.data import Pictures
 from backends.runtime.little_flux.flow import Flow, noise_levels, pack, velocity_loss, word_loss
@@ -69,6 +71,25 @@ class FlowTraining:
         clock = (self.clock.wall_s, self.clock.cpu_s, self.clock.step)
         save(self.path, {**modules, "optimiser": self.optimiser.state_dict(), "clock": clock})
 
+    def ship(self, vae: AutoencoderKL, folder: Path) -> None:
+        """Writes the averaged weights as a pipeline's folder and ``resume.safetensors``: the weights themselves, in half precision.
+
+        The average is what samples well; whoever trains on needs both, and the optimiser finds its own state again in some hundred steps.
+        """
+        pipeline.save(pipeline.assemble(vae, self.average.module), folder)
+        modules = {f"{name}.{key}": value.half() for name in ("flow", "places") for key, value in getattr(self, name).state_dict().items()}
+        clock = {"wall_s": f"{self.clock.wall_s:.0f}", "cpu_s": f"{self.clock.cpu_s:.0f}", "step": str(self.clock.step)}
+        save_file(modules, folder / "resume.safetensors", metadata=clock)
+
+    def start_from(self, folder: Path) -> None:
+        """Takes weights and average from a shipped folder; clock and optimiser begin anew."""
+        state = {key: value.float() for key, value in load_file(folder / "resume.safetensors").items()}
+        for name in ("flow", "places"):
+            getattr(self, name).load_state_dict({key.removeprefix(f"{name}."): value for key, value in state.items() if key.startswith(f"{name}.")})
+        shipped = pipeline.read(folder)
+        for name in ("transformer", "text_encoder", "text_encoder_2"):
+            getattr(self.average.module, name).load_state_dict(getattr(shipped, name).state_dict())
+
     def _loss(self, pictures: Pictures, latents: torch.Tensor) -> tuple[torch.Tensor, list[float]]:
         rows = self.rng.integers(len(latents), size=BATCH)
         wording = self.rng.integers(pictures.tokens.shape[1], size=BATCH)
@@ -80,8 +101,8 @@ class FlowTraining:
         noise = torch.randn(x0.shape, generator=self.generator)
         level = sigma[:, None, None]
         velocity = velocity_loss(self.flow((1 - level) * x0 + level * noise, sigma, tokens), x0, noise)
-        looked = word_loss(self.flow.words.weights, word, F.avg_pool2d(cover, 2))
-        place = F.binary_cross_entropy_with_logits(self.places(self._features), pack(cover.amax(1, keepdim=True)))
+        looked = word_loss(self.flow.words.weights, word, functional.avg_pool2d(cover, 2))
+        place = functional.binary_cross_entropy_with_logits(self.places(self._features), pack(cover.amax(1, keepdim=True)))
         return velocity + WORD_WEIGHT * looked + PLACE_WEIGHT * place, [velocity.item(), looked.item(), place.item()]
 
     def steps(self, pictures: Pictures, latents: torch.Tensor) -> Iterator[list[float]]:

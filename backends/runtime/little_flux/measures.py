@@ -17,7 +17,16 @@ if TYPE_CHECKING:
 
 GUIDANCE = 2.5
 # Object on wall: pairs far apart in hue or lightness, each colour word in both places.
-PAIRS = (("red", "white"), ("white", "blue"), ("yellow", "purple"), ("blue", "yellow"), ("black", "orange"), ("green", "pink"), ("orange", "navy"), ("pink", "black"))
+PAIRS = (
+    ("red", "white"),
+    ("white", "blue"),
+    ("yellow", "purple"),
+    ("blue", "yellow"),
+    ("black", "orange"),
+    ("green", "pink"),
+    ("orange", "navy"),
+    ("pink", "black"),
+)
 
 
 def sample(pipe: FluxPipeline, prompts: list[str], *, seed: int = 0, steps: int = 20, guidance: float = GUIDANCE) -> np.ndarray:

@@ -1,7 +1,7 @@
-"""Trains the little FLUX: ``python -m backends.runtime.little_flux.train vae|flow``.
+"""Trains the little FLUX: ``python -m backends.runtime.little_flux.train vae|flow|ship``.
 
 Checkpoints go to ``out/little-flux/`` every five minutes; the same command goes on where the last one stopped. The flow needs the finished
-autoencoder of the first part in the same folder.
+autoencoder of the first part in the same folder; ``ship`` writes what both have reached to ``static/weights/little-flux/``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from backends.runtime.folders import ROOT
-from backends.runtime.little_flux import data, flow_training, vae_training
+from backends.runtime.little_flux import data, flow_training, pipeline, vae_training
 
 CHECKPOINT_S, REPORT_STEPS = 300, 100
 
@@ -46,25 +46,40 @@ def train_vae(out: Path, minutes: float, count: int) -> None:
     print(f"PSNR {psnr:.2f} dB on 1,000 unseen pictures, shift {vae.config.shift_factor:.4f}, scale {vae.config.scaling_factor:.4f}")
 
 
-def train_flow(out: Path, minutes: float, count: int) -> None:
-    """The flow and its text encoders, to the checkpoint ``out/flow.pt``."""
+def train_flow(out: Path, minutes: float, count: int, start: Path | None) -> None:
+    """The flow and its text encoders, to the checkpoint ``out/flow.pt``. start: a shipped folder to begin with where there is no checkpoint."""
     vae = vae_training.AutoencoderKL.from_pretrained(out / "vae")
     pictures = data.load_or_make(out / f"pictures-{count}-2.npz", count, 2)
     cached = flow_training.latents(vae, pictures, out / f"latents-{count}-2.pt")
     training = flow_training.FlowTraining(out / "flow.pt", minutes)
+    if start is not None and training.clock.step == 0:
+        training.start_from(start)
     _run(training, training.steps(pictures, cached))
+
+
+def ship(out: Path, folder: Path) -> None:
+    """What the checkpoint holds, as a pipeline's folder."""
+    training = flow_training.FlowTraining(out / "flow.pt", 1)
+    training.ship(vae_training.AutoencoderKL.from_pretrained(out / "vae"), folder)
+    print(f"{folder}: step {training.clock.step}, {training.clock.wall_s / 60:.0f} min, cpu {training.clock.cpu_s / 60:.0f} min")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("part", choices=("vae", "flow"))
-    parser.add_argument("--minutes", type=float, required=True, help="wall time of the whole training; the rate lands at zero then")
+    parser.add_argument("part", choices=("vae", "flow", "ship"))
+    parser.add_argument("--minutes", type=float, default=90, help="wall time of the whole training; the rate lands at zero then")
     parser.add_argument("--pictures", type=int, default=40_000, help="size of the training set")
-    parser.add_argument("--out", type=Path, default=ROOT / "out" / "little-flux")
+    parser.add_argument("--out", type=Path, default=ROOT / "out" / "little-flux", help="where checkpoints and data lie")
+    parser.add_argument("--start", type=Path, help="flow: a shipped folder to begin with")
+    parser.add_argument("--folder", type=Path, default=pipeline.FOLDER, help="ship: where the pipeline goes")
     given = parser.parse_args()
     torch.set_num_threads(1)
-    part = train_vae if given.part == "vae" else train_flow
-    part(given.out, given.minutes, given.pictures)
+    if given.part == "vae":
+        train_vae(given.out, given.minutes, given.pictures)
+    elif given.part == "flow":
+        train_flow(given.out, given.minutes, given.pictures, given.start)
+    else:
+        ship(given.out, given.folder)
 
 
 if __name__ == "__main__":

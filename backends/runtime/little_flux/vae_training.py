@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from diffusers import AutoencoderKL
-from torch.nn import functional as F
+from torch.nn import functional
 
 from backends.runtime.little_flux.configuration import VAE
 from backends.runtime.little_flux.data import Pictures
@@ -57,9 +57,9 @@ class VaeTraining:
             pixels = self._batch(pictures)
             posterior = self.module.encode(pixels).latent_dist
             shown = self.module.decode(posterior.sample()).sample
-            error = F.mse_loss(shown, pixels)
+            error = functional.mse_loss(shown, pixels)
             kl = posterior.kl().mean() / posterior.mean[0].numel()
-            loss = F.l1_loss(shown, pixels) + 0.5 * error + KL * kl
+            loss = functional.l1_loss(shown, pixels) + 0.5 * error + KL * kl
             self.optimiser.zero_grad(set_to_none=True)
             loss.backward()
             torch.nn.utils.clip_grad_norm_(self.module.parameters(), 1.0)
@@ -82,5 +82,5 @@ def finished(training: VaeTraining, pictures: Pictures) -> tuple[AutoencoderKL, 
     vae = training.average.module.to(memory_format=torch.contiguous_format)
     means = encode(vae, pictures).float()
     vae.register_to_config(shift_factor=float(means.mean()), scaling_factor=float(1 / means.std()))
-    errors = [F.mse_loss(vae.decode(means[n : n + 50]).sample.clamp(-1, 1), pictures.pixels(slice(n, n + 50))) for n in range(0, len(pictures), 50)]
+    errors = [functional.mse_loss(vae.decode(means[n : n + 50]).sample.clamp(-1, 1), pictures.pixels(slice(n, n + 50))) for n in range(0, len(pictures), 50)]
     return vae, float(10 * torch.log10(4 / torch.stack(errors).mean()))
