@@ -73,8 +73,8 @@ def encode(hsl: torch.Tensor, cone: Cone) -> torch.Tensor:
     return cone.black + lightness[..., None] * cone.axis + reach[..., None] * direction
 
 
-def decode(coordinates: torch.Tensor, cone: Cone, *, clip: bool) -> torch.Tensor:
-    """Coordinates -> HSL (..., 3). clip: saturation to [0, 1]; without it tokens beyond black or white have saturations of order 1e6."""
+def decode(coordinates: torch.Tensor, cone: Cone) -> torch.Tensor:
+    """Coordinates -> HSL (..., 3). Saturation is not clipped: above 1 outside the cone, of order 1e6 beyond black and white."""
     along = ((coordinates - cone.black) * cone.axis).sum(-1) / cone.axis.square().sum()
     lightness = along.abs().clamp(max=1.0)
     outward = coordinates - cone.black - along[..., None] * cone.axis
@@ -91,26 +91,31 @@ def decode(coordinates: torch.Tensor, cone: Cone, *, clip: bool) -> torch.Tensor
     hue = ((first + p * (second + HUES * wraps - first)) / HUES).remainder(1.0)
     radius = (1 - p) * radii[first] + p * radii[second]
     saturation = length / (radius * (1 - (2 * lightness - 1).abs()) + EPS)
-    return torch.stack((hue, saturation.clamp(max=1.0) if clip else saturation, lightness), -1)
+    return torch.stack((hue, saturation, lightness), -1)
+
+
+def clipped(hsl: torch.Tensor) -> torch.Tensor:
+    """HSL (..., 3) with saturation at most 1."""
+    return torch.cat((hsl[..., :1], hsl[..., 1:2].clamp(max=1.0), hsl[..., 2:]), -1)
 
 
 def to_rgb(hsl: torch.Tensor) -> torch.Tensor:
-    """HSL -> sRGB in [0, 1], each (..., 3); saturation is clipped.
+    """HSL -> sRGB, each (..., 3). A saturation above 1 counts: only its channels are clipped to [0, 1].
 
     >>> to_rgb(torch.tensor([0.5, 1.0, 0.5])).tolist()
     [0.0, 1.0, 1.0]
     """
-    hue, saturation, lightness = hsl[..., :1], hsl[..., 1:2].clamp(0.0, 1.0), hsl[..., 2:]
+    hue, saturation, lightness = hsl[..., :1], hsl[..., 1:2], hsl[..., 2:]
     k = (hue * 12 + hsl.new_tensor([0.0, 8.0, 4.0])).remainder(12.0)
     chroma = saturation * torch.minimum(lightness, 1 - lightness)
-    return lightness - chroma * torch.minimum(k - 3, 9 - k).clamp(-1.0, 1.0)
+    return (lightness - chroma * torch.minimum(k - 3, 9 - k).clamp(-1.0, 1.0)).clamp(0.0, 1.0)
 
 
 def observe_reference(x: torch.Tensor, plane: Plane, cone: Cone, *, clip: bool) -> Observation:
-    """Every token's coordinates, HSL and RGB; x: (..., 64)."""
+    """Every token's coordinates, HSL and RGB; x: (..., 64). clip: saturation in HSL to [0, 1]; RGB is made before that."""
     coordinates = (x.float() @ plane.basis.T - plane.centre) * plane.gain + plane.shift
-    hsl = decode(coordinates, cone, clip=clip)
-    return Observation(coordinates, hsl, to_rgb(hsl))
+    hsl = decode(coordinates, cone)
+    return Observation(coordinates, clipped(hsl) if clip else hsl, to_rgb(hsl))
 
 
 def steer_reference(x: torch.Tensor, mask: torch.Tensor, plane: Plane, cone: Cone, move: Move, *, clip: bool) -> torch.Tensor:

@@ -54,7 +54,7 @@ def project(x, basis_ptr, table_ptr, column, row: tl.constexpr):
 
 
 @triton.jit
-def to_hsl(c0, c1, c2, table_ptr, CLIP: tl.constexpr):
+def to_hsl(c0, c1, c2, table_ptr):
     b0, b1, b2 = tl.load(table_ptr + BLACK), tl.load(table_ptr + BLACK + 1), tl.load(table_ptr + BLACK + 2)
     a0, a1, a2 = tl.load(table_ptr + AXIS), tl.load(table_ptr + AXIS + 1), tl.load(table_ptr + AXIS + 2)
     along = ((c0 - b0) * a0 + (c1 - b1) * a1 + (c2 - b2) * a2) / (a0 * a0 + a1 * a1 + a2 * a2)
@@ -86,15 +86,14 @@ def to_hsl(c0, c1, c2, table_ptr, CLIP: tl.constexpr):
     hue = modulo((first.to(tl.float32) + p * step) / HUES, 1.0)
     radius = (1.0 - p) * f_length + p * g_length
     saturation = length / (radius * (1.0 - (2.0 * lightness - 1.0).abs()) + 1e-8)
-    if CLIP:
-        saturation = tl.minimum(saturation, 1.0)
     return hue, saturation, lightness
 
 
 @triton.jit
 def channel(hue, chroma, lightness, n: tl.constexpr):
     k = modulo(hue * 12.0 + n, 12.0)
-    return lightness - chroma * tl.maximum(tl.minimum(tl.minimum(k - 3.0, 9.0 - k), 1.0), -1.0)
+    value = lightness - chroma * tl.maximum(tl.minimum(tl.minimum(k - 3.0, 9.0 - k), 1.0), -1.0)
+    return tl.minimum(tl.maximum(value, 0.0), 1.0)
 
 
 @triton.jit
@@ -112,10 +111,12 @@ def observe_kernel(x_ptr, basis_ptr, table_ptr, coordinates_ptr, hsl_ptr, rgb_pt
     c0 = project(x, basis_ptr, table_ptr, column, 0)
     c1 = project(x, basis_ptr, table_ptr, column, 1)
     c2 = project(x, basis_ptr, table_ptr, column, 2)
-    hue, saturation, lightness = to_hsl(c0, c1, c2, table_ptr, CLIP)
+    hue, saturation, lightness = to_hsl(c0, c1, c2, table_ptr)
     write(coordinates_ptr, token, c0, c1, c2, inside)
+    chroma = saturation * tl.minimum(lightness, 1.0 - lightness)
+    if CLIP:
+        saturation = tl.minimum(saturation, 1.0)
     write(hsl_ptr, token, hue, saturation, lightness, inside)
-    chroma = tl.minimum(saturation, 1.0) * tl.minimum(lightness, 1.0 - lightness)
     write(rgb_ptr, token, channel(hue, chroma, lightness, 0), channel(hue, chroma, lightness, 8), channel(hue, chroma, lightness, 4), inside)
 
 
@@ -136,8 +137,10 @@ def steer_kernel(x_ptr, mask_ptr, move_ptr, basis_ptr, table_ptr, out_ptr, token
     c0 = project(x, basis_ptr, table_ptr, column, 0)
     c1 = project(x, basis_ptr, table_ptr, column, 1)
     c2 = project(x, basis_ptr, table_ptr, column, 2)
-    hue, saturation, lightness = to_hsl(c0, c1, c2, table_ptr, CLIP)
+    hue, saturation, lightness = to_hsl(c0, c1, c2, table_ptr)
     hue = modulo(hue + tl.load(move_ptr + picture * 6 + 3), 1.0)
+    if CLIP:
+        saturation = tl.minimum(saturation, 1.0)
     saturation = tl.minimum(tl.maximum(saturation + tl.load(move_ptr + picture * 6 + 4), 0.0), 1.0)
     lightness = tl.minimum(tl.maximum(lightness + tl.load(move_ptr + picture * 6 + 5), 0.0), 1.0)
     position = hue * HUES

@@ -89,7 +89,12 @@ class LCS:
 
     def to_hsl(self, c: Any) -> Any:
         """Colours (..., 3) of coordinates at the end's scale. Not an exact inverse of ``to_lcs``: it reads the hue from the two nearest anchors."""
-        return _as_given(c, kernel.decode(_float32(c), _moved(self.cone, _device(c)), clip=self.clips))
+        hsl = kernel.decode(_float32(c), _moved(self.cone, _device(c)))
+        return _as_given(c, kernel.clipped(hsl) if self.clips else hsl)
+
+    def to_rgb(self, c: Any) -> Any:
+        """sRGB in [0, 1], (..., 3), of coordinates at the end's scale, from the saturation before it is clipped."""
+        return _as_given(c, kernel.to_rgb(kernel.decode(_float32(c), _moved(self.cone, _device(c)))))
 
     def alpha_beta(self, sigma: float) -> tuple[torch.Tensor, torch.Tensor]:
         """alpha (3,) and beta (3,) at a noise level: mean and spread of the coordinates, beta relative to the end.
@@ -183,11 +188,11 @@ def _checked(statistics: StepStatistics) -> StepStatistics:
 
 
 def _float32(value: Any) -> torch.Tensor:
-    return torch.as_tensor(value if isinstance(value, torch.Tensor) else np.asarray(value)).float()
+    return value.float() if isinstance(value, torch.Tensor) else torch.tensor(np.asarray(value)).float()
 
 
 def _latents(x: Any) -> torch.Tensor:
-    latents = x if isinstance(x, torch.Tensor) else torch.as_tensor(np.array(x))
+    latents = x if isinstance(x, torch.Tensor) else torch.tensor(np.asarray(x))
     if latents.dim() not in (2, 3) or latents.shape[-1] != WIDTH or latents.shape[-2] == 0 or not latents.is_floating_point():
         raise InputError("x", f"latents of shape {tuple(latents.shape)} are not packed tokens", f"give numbers of shape (L, {WIDTH}) or (N, L, {WIDTH})")
     return latents

@@ -100,7 +100,7 @@ class History:
     def data(self) -> dict[str, Any]:
         cloud = np.stack(self.cloud)
         mean = cloud.mean(1)
-        colours = [hex_of(rgb) for rgb in predicted_rgb(self.lcs, mean)]
+        colours = [hex_of(rgb) for rgb in self.lcs.to_rgb(mean)]
         lists = {"step": list(self.step), "sigma": list(self.sigma), "decoded": list(self.decoded), "lcs": list(self.preview)}
         return {**lists, "cloud": cloud, "mean": mean, "color": colours}
 
@@ -115,13 +115,6 @@ def thumbnail(picture: Array) -> Array:
     return np.asarray(squares.mean((1, 3)).round().astype(np.uint8))
 
 
-def predicted_rgb(lcs: LCS, mean: Array) -> Array:
-    """The colour (..., 3) that a mean of coordinates (..., 3) stands for, by the cone."""
-    from kernels.lcs import to_rgb
-
-    return to_rgb(torch.as_tensor(lcs.to_hsl(mean))).numpy()
-
-
 def prediction(lcs: LCS, affine: AffineReadout, trajectory: Trajectory, grid: tuple[int, int]) -> dict[str, Any]:
     """How far each step's reading is from the finished picture: CIEDE2000 by step, of the average colour and of the cells (mean).
 
@@ -130,7 +123,7 @@ def prediction(lcs: LCS, affine: AffineReadout, trajectory: Trajectory, grid: tu
     final, cells = mean_rgb(trajectory.picture), cell_rgb(trajectory.picture, grid)
     seen = [lcs.observe(x, float(sigma)) for x, sigma in zip(trajectory.latents, trajectory.sigmas, strict=True)]
     means = np.stack([s.coordinates.mean(0) for s in seen])
-    average = predicted_rgb(lcs, means)
+    average = lcs.to_rgb(means)
     shown = sorted(trajectory.decoded)
     return {
         "step": np.arange(len(means)),
