@@ -51,7 +51,6 @@ def read_picture(upload: Upload, cell: int) -> Array:
     return np.asarray(Image.alpha_composite(white, upright).convert("RGB").resize((width, height), Image.Resampling.LANCZOS))
 
 
-@torch.no_grad()
 def recode(model: Steerable, lcs: LCS, picture: Array, hsl: tuple[float, float, float], kind: Kind, gamma: float | None) -> Recoded:
     """Moves the mean colour of a picture in the latents of the model's autoencoder, at noise level 0; nothing is sampled."""
     grid = picture.shape[0] // model.cell, picture.shape[1] // model.cell

@@ -64,6 +64,7 @@ def factor(vae: Any) -> int:
     return int(2 ** (len(vae.config.block_out_channels) - 1))
 
 
+@torch.no_grad()
 def encode(vae: Any, pictures: torch.Tensor, generator: torch.Generator | None = None) -> torch.Tensor:
     """Normalised latents (n, 16, H, W) of pictures (n, 3, H f, W f) in [0, 1]: the mean of the posterior, with a generator a draw from it."""
     weights = next(vae.parameters())
@@ -72,7 +73,6 @@ def encode(vae: Any, pictures: torch.Tensor, generator: torch.Generator | None =
     return (z.float() - (vae.config.shift_factor or 0.0)) * vae.config.scaling_factor
 
 
-@torch.no_grad()
 def encode_solids(vae: Any, check: Callable[[], None] = lambda: None) -> Solids:
     """The 156 solid colours seen by an AutoencoderKL with 16 latent channels, each a draw from the posterior (seed 0).
 

@@ -139,12 +139,12 @@ class LCS:
         latents, target = _latents(x), _float32(hsl)
         if target.shape != (3,) or not bool(((target >= 0) & (target <= 1)).all()):
             raise InputError("hsl", f"{hsl!r} is no colour", "give hue, saturation and lightness, each from 0 to 1")
+        plane, cone = _moved(self.plane(sigma), latents.device), _moved(self.cone, latents.device)
         weight = {"type1": 1.0, "type2": 0.0}.get(kind, sigma if gamma is None else gamma)
         if not 0.0 <= weight <= 1.0 or kind not in ("type1", "type2", "blend"):
             raise InputError("gamma", f"kind {kind!r} with gamma {gamma} is unknown", "choose blend, type1, type2 or off, and gamma from 0 to 1")
         pictures = latents[None] if latents.dim() == 2 else latents
         chosen = self._chosen(mask, pictures)
-        plane, cone = _moved(self.plane(sigma), latents.device), _moved(self.cone, latents.device)
         move = self.move(kernel.observe(pictures, plane, cone, clip=self.clips), target.to(latents.device), chosen, weight)
         moved = kernel.steer(pictures, chosen, plane, cone, move, clip=self.clips).reshape(latents.shape)
         return moved if isinstance(x, torch.Tensor) else moved.numpy()
