@@ -14,6 +14,7 @@ from backends.runtime.little_flux.tokens import ids_of, word_index
 
 WORDINGS = 4  # captions kept for each picture
 THINGS = 2
+SPREAD = 0.5  # of size, place and angle: with the renderer's full spread the flow made blobs of the right colour and no shapes
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ def make(count: int, seed: int) -> Pictures:
     images, cover = [], np.zeros((count, THINGS, LATENT_SIDE, LATENT_SIDE), np.uint8)
     tokens, word = np.zeros((count, WORDINGS, SEQUENCE_LENGTH), np.int64), np.full((count, WORDINGS, THINGS), -1, np.int64)
     for n in range(count):
-        scene = scenes.draw(rng)
+        scene = scenes.draw(rng, spread=SPREAD)
         shown = scenes.render(scene)
         images.append(shown.image)
         side = scene.size // LATENT_SIDE

@@ -21,7 +21,7 @@ from backends.runtime.little_flux.tokens import ids_of
 from backends.runtime.little_flux.vae_training import encode
 
 PEAK_RATE, BATCH, DROPOUT = 1.2e-3, 24, 0.1
-WORD_WEIGHT, PLACE_WEIGHT = 0.03, 0.1
+WORD_WEIGHT, PLACE_WEIGHT = 0.03, 0.3
 
 
 def latents(vae: AutoencoderKL, pictures: Pictures, path: Path) -> torch.Tensor:
@@ -55,6 +55,12 @@ class FlowTraining:
 
     def _keep(self, _module: nn.Module, _inputs: tuple[torch.Tensor, ...], output: tuple[torch.Tensor, torch.Tensor]) -> None:
         self._features = output[1]
+
+    def compile(self) -> None:
+        """Fuses what each block does between its matrix products: 1.4 times the steps in the same time on one core, after some minutes of g++."""
+        torch._inductor.config.cpp.threads = torch.get_num_threads()
+        for block in (*self.flow.transformer.transformer_blocks, *self.flow.transformer.single_transformer_blocks):
+            block.forward = torch.compile(block.forward, dynamic=False)  # the forward and not the module: its hook stays outside
 
     def _resume(self, seed: int) -> None:
         state = torch.load(self.path, weights_only=True)

@@ -38,7 +38,7 @@ class Clock:
         """Share of the time that is over, 0 to 1."""
         return min(1.0, self.wall_s / (60 * self.minutes))
 
-    def rate(self, peak: float, warm_up: int = 100, decay_from: float = 0.4) -> float:
+    def rate(self, peak: float, warm_up: int = 100, decay_from: float = 0.5) -> float:
         """The learning rate: a short warm-up in steps, then the peak, then from ``decay_from`` of the time a straight line to zero.
 
         Set by the clock and not by a count of steps: the end, where the rate nears zero, matters most for samples and must be reached

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from diffusers import AutoencoderKL
 
 from backends.runtime.folders import ROOT
 from backends.runtime.little_flux import data, flow_training, pipeline, vae_training
@@ -46,21 +47,23 @@ def train_vae(out: Path, minutes: float, count: int) -> None:
     print(f"PSNR {psnr:.2f} dB on 1,000 unseen pictures, shift {vae.config.shift_factor:.4f}, scale {vae.config.scaling_factor:.4f}")
 
 
-def train_flow(out: Path, minutes: float, count: int, start: Path | None) -> None:
+def train_flow(out: Path, minutes: float, count: int, start: Path | None, compiled: bool) -> None:
     """The flow and its text encoders, to the checkpoint ``out/flow.pt``. start: a shipped folder to begin with where there is no checkpoint."""
-    vae = vae_training.AutoencoderKL.from_pretrained(out / "vae")
+    vae = AutoencoderKL.from_pretrained(out / "vae")
     pictures = data.load_or_make(out / f"pictures-{count}-2.npz", count, 2)
     cached = flow_training.latents(vae, pictures, out / f"latents-{count}-2.pt")
     training = flow_training.FlowTraining(out / "flow.pt", minutes)
     if start is not None and training.clock.step == 0:
         training.start_from(start)
+    if compiled:
+        training.compile()
     _run(training, training.steps(pictures, cached))
 
 
 def ship(out: Path, folder: Path) -> None:
     """What the checkpoint holds, as a pipeline's folder."""
     training = flow_training.FlowTraining(out / "flow.pt", 1)
-    training.ship(vae_training.AutoencoderKL.from_pretrained(out / "vae"), folder)
+    training.ship(AutoencoderKL.from_pretrained(out / "vae"), folder)
     print(f"{folder}: step {training.clock.step}, {training.clock.wall_s / 60:.0f} min, cpu {training.clock.cpu_s / 60:.0f} min")
 
 
@@ -71,13 +74,14 @@ def main() -> None:
     parser.add_argument("--pictures", type=int, default=40_000, help="size of the training set")
     parser.add_argument("--out", type=Path, default=ROOT / "out" / "little-flux", help="where checkpoints and data lie")
     parser.add_argument("--start", type=Path, help="flow: a shipped folder to begin with")
+    parser.add_argument("--compile", action="store_true", help="flow: compile the blocks first (needs a C++ compiler)")
     parser.add_argument("--folder", type=Path, default=pipeline.FOLDER, help="ship: where the pipeline goes")
     given = parser.parse_args()
     torch.set_num_threads(1)
     if given.part == "vae":
         train_vae(given.out, given.minutes, given.pictures)
     elif given.part == "flow":
-        train_flow(given.out, given.minutes, given.pictures, given.start)
+        train_flow(given.out, given.minutes, given.pictures, given.start, given.compile)
     else:
         ship(given.out, given.folder)
 

@@ -7,7 +7,8 @@ __getattr__, __dir__, __all__ = attach(
     submod_attrs={
         "captions": ["WORDS", "caption"],
         "colours": ["COLOURS", "delta_e", "nearest_name", "vary"],
-        "drawing": ["draw", "draw_one", "draw_solid", "draw_two", "draw_wall"],
+        "drawing": ["draw", "draw_detailed", "draw_one", "draw_solid", "draw_two", "draw_wall"],
+        "long_captions": ["long_caption"],
         "render": ["render"],
         "judge": ["ShapeJudge"],
         "scene": ["TEXTURES", "Background", "Rendered", "Scene", "Thing"],

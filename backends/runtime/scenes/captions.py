@@ -8,13 +8,18 @@ from backends.runtime.scenes.colours import COLOURS
 from backends.runtime.scenes.scene import TEXTURES, Background, Scene, Thing
 from backends.runtime.scenes.shapes import SHAPES
 
-_PLACES = {"left": "left of", "right": "right of", "above": "above", "below": "below"}
+PLACES = {"left": "left of", "right": "right of", "above": "above", "below": "below"}
 _PLAIN_WORDS = ("a", "an", "and", "above", "background", "below", "beside", "big", "front", "in", "left", "of", "on", "painted", "photo", "right", "small")
 
 WORDS: tuple[str, ...] = (*COLOURS, *SHAPES, *TEXTURES, *_PLAIN_WORDS, "the", "wall", "with")
 
 
-def _with_article(words: str) -> str:
+def with_article(words: str) -> str:
+    """The words with "a" or "an" before them.
+
+    >>> with_article("orange ring")
+    'an orange ring'
+    """
     return ("an " if words[0] in "aeiou" else "a ") + words
 
 
@@ -31,9 +36,12 @@ def _thing(thing: Thing, rng: np.random.Generator, sized: bool) -> str:
     return " ".join(filter(None, [size, thing.name if thing.named else "", thing.shape]))
 
 
-def _place(first: Thing, second: Thing) -> str:
+def place(first: Thing, second: Thing) -> str:
+    """Where the first lies, seen from the second: a key of PLACES."""
     dx, dy = second.x - first.x, second.y - first.y
-    return _PLACES[("left" if dx > 0 else "right") if abs(dx) > abs(dy) else ("above" if dy > 0 else "below")]
+    if abs(dx) > abs(dy):
+        return "left" if dx > 0 else "right"
+    return "above" if dy > 0 else "below"
 
 
 def caption(scene: Scene, rng: np.random.Generator) -> str:
@@ -48,17 +56,18 @@ def caption(scene: Scene, rng: np.random.Generator) -> str:
         if background.named and rng.random() < 0.15:
             return f"a wall painted {background.name}"
         wall = _wall(background, rng, "wall")
-        return str(rng.choice([wall, _with_article(wall), _with_article(wall), f"a photo of {_with_article(wall)}", f"the {wall}"]))
+        return str(rng.choice([wall, with_article(wall), with_article(wall), f"a photo of {with_article(wall)}", f"the {wall}"]))
     if len(things) == 1:
-        text = _with_article(_thing(things[0], rng, True))
+        text = with_article(_thing(things[0], rng, True))
         if not background.named and rng.random() < 0.5:
             return text
         if rng.random() < 0.2:
-            return f"{_with_article(_wall(background, rng, 'wall'))} with {text}"
+            return f"{with_article(_wall(background, rng, 'wall'))} with {text}"
     else:
-        link = str(rng.choice([_place(things[0], things[1]), _place(things[0], things[1]), "and", "beside"]))
-        text = f"{_with_article(_thing(things[0], rng, False))} {link} {_with_article(_thing(things[1], rng, False))}"
+        side = PLACES[place(things[0], things[1])]
+        link = str(rng.choice([side, side, "and", "beside"]))
+        text = f"{with_article(_thing(things[0], rng, False))} {link} {with_article(_thing(things[1], rng, False))}"
         if not background.named:
             return text
     start = "in front of" if rng.random() < 0.2 else "on"
-    return f"{text} {start} {_with_article(_wall(background, rng, str(rng.choice(['wall', 'background']))))}"
+    return f"{text} {start} {with_article(_wall(background, rng, str(rng.choice(['wall', 'background']))))}"

@@ -49,7 +49,8 @@ def _wall(background: Background, size: int, rng: np.random.Generator) -> np.nda
     if background.second is not None:
         share = (_pattern("graded", size, rng) / 2**0.5 + 1)[..., None] / 2
         return (1 - share) * np.float32(background.colour) + share * np.float32(background.second)
-    return np.float32(background.colour) + CONTRAST[background.texture] * _pattern(background.texture, size, rng)[..., None]
+    pattern = _pattern(background.texture, size, rng)[..., None]
+    return np.float32(background.colour) + CONTRAST[background.texture] * pattern
 
 
 def render(scene: Scene) -> Rendered:

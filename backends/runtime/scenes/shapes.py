@@ -31,7 +31,7 @@ def outline(shape: str) -> tuple[np.ndarray, ...]:
     if shape == "square":
         return (0.82 * np.array([[-1.0, -1], [1, -1], [1, 1], [-1, 1]]),)
     if shape == "triangle":
-        return (_polar(np.arange(3) * 2 * np.pi / 3, 1.1) + [0, 0.2],)
+        return (np.array([0, 0.2]) + _polar(np.arange(3) * 2 * np.pi / 3, 1.1),)
     if shape == "star":
         return (_polar(np.arange(10) * np.pi / 5, np.tile([1.08, 0.45], 5)),)
     if shape == "cross":
