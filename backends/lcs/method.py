@@ -274,7 +274,8 @@ class _Run:
         if metrics["shape_iou"] is None:
             undefined.append("no object stands out, so no shapes are compared")
         if metrics["mask_iou"] is None:
-            undefined.append("several objects" if params.objects and params.picture is None else "the whole picture" + " is steered, so no mask is judged")
+            several = params.objects and params.picture is None
+            undefined.append(("several objects are" if several else "the whole picture is") + " steered, so no mask is judged")
         return "; ".join([text, *undefined])
 
     # ------------------------------------------------------------------------------------------ from a person's picture
