@@ -142,7 +142,7 @@ def steer(x: torch.Tensor, mask: torch.Tensor, plane: Plane, cone: Cone, move: M
 
 
 def _constants(plane: Plane, cone: Cone, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-    """The basis and, in the order that ``kernels.lcs_triton`` reads, all other constants."""
+    """The basis and, in the order that ``kernels._lcs_triton`` reads, all other constants."""
     parts = (plane.centre, plane.gain, plane.shift, cone.black, cone.axis, cone.hues.flatten())
     return plane.basis.contiguous().to(device), torch.cat(parts).to(device)
 
@@ -150,9 +150,9 @@ def _constants(plane: Plane, cone: Cone, device: torch.device) -> tuple[torch.Te
 @cache
 def triton_kernels() -> tuple[Any, Any]:
     """(observe, steer), found on first use: Triton is imported only where a kernel is."""
-    from kernels import lcs_triton
+    from kernels import _lcs_triton
 
-    return lcs_triton.observe_kernel, lcs_triton.steer_kernel
+    return _lcs_triton.observe_kernel, _lcs_triton.steer_kernel
 
 
 def launch_observe(x: torch.Tensor, plane: Plane, cone: Cone, *, clip: bool) -> Observation:

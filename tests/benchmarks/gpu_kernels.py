@@ -18,7 +18,8 @@ from typing import Any
 import torch
 
 import kernels
-from kernels import attention_column_mass, headwise_rmsnorm
+from kernels import attention_column_mass, headwise_rmsnorm, lcs
+from tests.kernels.interpreted import double_cone
 
 Outputs = tuple[torch.Tensor, ...]
 # Relative to the largest entry. fp32 products are exact products here, but sums run in another order.
@@ -84,7 +85,33 @@ def attention_contests(device: str) -> list[Contest]:
     return found
 
 
-CONTESTS = {"headwise_rmsnorm": headwise_contests, "attention_column_mass": attention_contests}
+def lcs_contests(device: str) -> list[Contest]:
+    found = []
+    for dtype in TOLERANCE:
+        for pictures, length in ((1, 1), (3, 17), (8, 1024), (64, 4096)):
+            plane, cone = double_cone(torch.Generator().manual_seed(0))
+            plane, cone = lcs.Plane(*(part.to(device) for part in plane)), lcs.Cone(*(part.to(device) for part in cone))
+            generator = torch.Generator(device).manual_seed(0)
+            x = (5 * torch.randn(pictures, length, 64, generator=generator, device=device)).to(dtype)
+            mask = torch.rand(pictures, length, generator=generator, device=device) < 0.6
+            shift, turn = (torch.rand(pictures, 3, generator=generator, device=device) - 0.5 for _ in range(2))
+            move, timed = lcs.Move(shift, turn, 0.3), length >= 1024
+
+            def steered(x: torch.Tensor, mask: torch.Tensor, move: lcs.Move = move, plane: lcs.Plane = plane, cone: lcs.Cone = cone) -> Outputs:
+                return (lcs.steer_reference(x, mask, plane, cone, move, clip=True),)
+
+            def read(x: torch.Tensor, plane: lcs.Plane = plane, cone: lcs.Cone = cone) -> Outputs:
+                return lcs.observe_reference(x, plane, cone, clip=True)[::2]  # a hue near the wrap is the same at 0 and at 1
+
+            size = f"N={pictures} L={length}"
+            ours = lambda x=x, plane=plane, cone=cone: lcs.observe(x, plane, cone, clip=True)[::2]  # type: ignore[misc]  # noqa: E731
+            found.append(Contest(f"lcs observe {size}", dtype, ours, read, (x,), timed))
+            moving = lambda x=x, mask=mask, move=move, plane=plane, cone=cone: (lcs.steer(x, mask, plane, cone, move, clip=True),)  # type: ignore[misc]  # noqa: E731
+            found.append(Contest(f"lcs steer {size}", dtype, moving, steered, (x, mask), timed))
+    return found
+
+
+CONTESTS = {"headwise_rmsnorm": headwise_contests, "attention_column_mass": attention_contests, "lcs": lcs_contests}
 
 
 def error(found: Outputs, wanted: Outputs) -> float:
@@ -113,7 +140,7 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="errors only, no times")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
-    without = {module.name for module in pkgutil.iter_modules(kernels.__path__)} - set(CONTESTS)
+    without = {module.name for module in pkgutil.iter_modules(kernels.__path__) if not module.name.startswith("_")} - set(CONTESTS)
     if without:
         print(f"no contest for: {', '.join(sorted(without))}")
         return 1
