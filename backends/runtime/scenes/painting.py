@@ -7,6 +7,7 @@ from functools import cache
 import numpy as np
 from PIL import Image, ImageFilter
 
+from backends.runtime.scenes.colours import Rgb
 from backends.runtime.scenes.scene import Background, Rendered, Scene
 from backends.runtime.scenes.shapes import coverage
 
@@ -45,12 +46,16 @@ def _pattern(texture: str, size: int, rng: np.random.Generator) -> np.ndarray:
     raise ValueError(f"no texture {texture!r}; there are {', '.join(CONTRAST)}")
 
 
+def _array(colour: Rgb) -> np.ndarray:
+    return np.asarray(colour, np.float32)
+
+
 def _wall(background: Background, size: int, rng: np.random.Generator) -> np.ndarray:
     if background.second is not None:
         share = (_pattern("graded", size, rng) / 2**0.5 + 1)[..., None] / 2
-        return (1 - share) * np.float32(background.colour) + share * np.float32(background.second)
+        return (1 - share) * _array(background.colour) + share * _array(background.second)
     pattern = _pattern(background.texture, size, rng)[..., None]
-    return np.float32(background.colour) + CONTRAST[background.texture] * pattern
+    return _array(background.colour) + CONTRAST[background.texture] * pattern
 
 
 def render(scene: Scene) -> Rendered:
@@ -68,7 +73,7 @@ def render(scene: Scene) -> Rendered:
         cast = Image.fromarray((255 * coverage(thing.shape, size, thing.x + drop, thing.y + drop, thing.radius, thing.angle)).astype(np.uint8))
         shade = np.asarray(cast.filter(ImageFilter.GaussianBlur(size * 0.1 * thing.radius)), np.float32)[..., None] / 255
         light = -((x - 2 * thing.x + 1) + (y - 2 * thing.y + 1)) / (4 * thing.radius)
-        lit = np.float32(thing.colour) + LIGHT * np.clip(light, -1, 1)[..., None]
+        lit = _array(thing.colour) + LIGHT * np.clip(light, -1, 1)[..., None]
         canvas = canvas * (1 - SHADOW * shade)
         canvas += here[..., None] * (lit - canvas)
         cover[:number] *= 1 - here
