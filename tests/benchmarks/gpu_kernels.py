@@ -24,6 +24,7 @@ from tests.kernels.interpreted import double_cone
 Outputs = tuple[torch.Tensor, ...]
 # Relative to the largest entry. fp32 products are exact products here, but sums run in another order.
 TOLERANCE = {torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 2**-7}
+HSL_FLOOR = 1e-3  # the arc cosine of near-parallel vectors turns a rounding of 1e-7 into 4e-4
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,7 @@ class Contest:
     plain: Callable[..., Outputs]
     arguments: tuple[Any, ...]
     timed: bool
+    floor: float = 0.0  # a tolerance that is above the dtype's own
 
 
 def headwise_contests(device: str) -> list[Contest]:
@@ -105,9 +107,9 @@ def lcs_contests(device: str) -> list[Contest]:
 
             size = f"N={pictures} L={length}"
             ours = lambda x=x, plane=plane, cone=cone: lcs.observe(x, plane, cone, clip=True)[::2]  # type: ignore[misc]  # noqa: E731
-            found.append(Contest(f"lcs observe {size}", dtype, ours, read, (x,), timed))
+            found.append(Contest(f"lcs observe {size}", dtype, ours, read, (x,), timed, HSL_FLOOR))
             moving = lambda x=x, mask=mask, move=move, plane=plane, cone=cone: (lcs.steer(x, mask, plane, cone, move, clip=True),)  # type: ignore[misc]  # noqa: E731
-            found.append(Contest(f"lcs steer {size}", dtype, moving, steered, (x, mask), timed))
+            found.append(Contest(f"lcs steer {size}", dtype, moving, steered, (x, mask), timed, HSL_FLOOR))
     return found
 
 
@@ -122,7 +124,7 @@ def run(contest: Contest, *, time: bool) -> dict[str, Any]:
     """Largest relative error and, where timed, milliseconds of ours, eager and torch.compile, with the two ratios."""
     row: dict[str, Any] = {"name": contest.name, "dtype": str(contest.dtype).removeprefix("torch.")}
     row["error"] = error(contest.ours(), contest.plain(*contest.arguments))
-    row["passed"] = row["error"] <= TOLERANCE[contest.dtype]
+    row["passed"] = row["error"] <= max(TOLERANCE[contest.dtype], contest.floor)
     if time and contest.timed:
         from triton.testing import do_bench
 
