@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from backends.contract import ContextSpec, Frame, InputError, Upload
-from backends.lcs import Solids, encode_solids, method
+from backends.lcs import method
 from backends.lcs import models as lcs_models
 from backends.lcs.card import Params
 from backends.lcs.models import Steerable
@@ -29,16 +29,10 @@ def model() -> Steerable:
     return replace(steerable(), name="little-flux")
 
 
-@pytest.fixture(scope="module")
-def solids(model: Steerable) -> Solids:
-    return encode_solids(model.pipe.vae)
-
-
 @pytest.fixture(autouse=True)
-def _untrained(model: Steerable, solids: Solids, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Random weights instead of the shipped ones, their solids encoded once, and an empty store for each test."""
+def _untrained(model: Steerable, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Random weights instead of the shipped ones, and an empty store for each test."""
     monkeypatch.setattr(lcs_models, "load", lambda *_: model)
-    monkeypatch.setattr(Steerable, "solids", lambda *_: solids)
     monkeypatch.setattr(memo, "SHARED", memo.MemoStore())
 
 

@@ -40,7 +40,7 @@ class Params(contract.Params):
         "auto",
         title="Steer after step",
         description="How many steps are done when the colour is set; auto takes the one whose noise level is nearest to 0.9",
-        json_schema_extra=_extra("Steering", advanced=False, live=True, unit="steps"),
+        json_schema_extra=_extra("Steering", advanced=False, unit="steps"),
     )
     kind: Literal["blend", "type1", "type2", "off"] = Field(
         "blend",

@@ -46,7 +46,7 @@ from backends.lcs.card import LITTLE, OBJECTS_LIMIT, Params
 from backends.lcs.picture import read_picture, recode
 from backends.lcs.readout import AffineReadout, difference, hsl_of, mean_rgb, measured_region, recolour
 from backends.lcs.sampling import Steering, denoise, early_step, noise_levels
-from backends.lcs.solids import Solids, explained_variance
+from backends.lcs.solids import Solids, encode_solids, explained_variance
 from backends.lcs.subspace import ANCHOR_COLOURS, LCS
 from backends.lcs.trajectory import History, OnKept, Trajectory, follow, prediction, schedule, shown_steps
 from backends.runtime import device, little_flux, scenes
@@ -88,7 +88,8 @@ class _Run:
 
     @cached_property
     def solids(self) -> Solids:
-        return self.context.memo("solids", self.model.name, lambda: self.model.solids(self.context.check))
+        # A load and not a stored value: it belongs to the model, takes a second, and must go on when its asker stops.
+        return self.context.models.load(f"156 solid colours as seen by {self.model.title}", lambda say: encode_solids(self.model.pipe.vae))
 
     @cached_property
     def lcs(self) -> LCS:

@@ -12,7 +12,7 @@ import torch
 from backends.contract import InputError
 from backends.lcs.attention import AttentionMaps, install
 from backends.lcs.card import LITTLE
-from backends.lcs.solids import FLUX1_MODELS, Solids, encode_solids, factor, fit, flux1_dev
+from backends.lcs.solids import FLUX1_MODELS, Solids, factor, fit, flux1_dev
 from backends.lcs.subspace import LCS, Variant
 from backends.runtime import little_flux, model_files
 from backends.runtime.models import Models
@@ -55,9 +55,6 @@ class Steerable:
     def subspace(self, solids: Solids, variant: Variant) -> LCS:
         """The published figures for FLUX.1, else fitted on the solids."""
         return flux1_dev(variant) if self.name in FLUX1_MODELS else fit(solids, variant)
-
-    def solids(self, check: Callable[[], None]) -> Solids:
-        return encode_solids(self.pipe.vae, check)
 
     @torch.no_grad()
     def decode(self, x: Array, grid: tuple[int, int] | None = None) -> Array:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -73,10 +72,10 @@ def encode(vae: Any, pictures: torch.Tensor, generator: torch.Generator | None =
     return (z.float() - (vae.config.shift_factor or 0.0)) * vae.config.scaling_factor
 
 
-def encode_solids(vae: Any, check: Callable[[], None] = lambda: None) -> Solids:
+def encode_solids(vae: Any) -> Solids:
     """The 156 solid colours seen by an AutoencoderKL with 16 latent channels, each a draw from the posterior (seed 0).
 
-    check: called between batches. Raises InputError for an autoencoder whose packed tokens do not have 64 numbers.
+    Raises InputError for an autoencoder whose packed tokens do not have 64 numbers.
     """
     if vae.config.latent_channels * 4 != WIDTH:
         raise InputError("vae", f"it has {vae.config.latent_channels} latent channels", f"choose an autoencoder with {WIDTH // 4}, as FLUX's")
@@ -85,7 +84,6 @@ def encode_solids(vae: Any, check: Callable[[], None] = lambda: None) -> Solids:
     generator = torch.Generator(next(vae.parameters()).device).manual_seed(0)
     means = []
     for some in rgb.split(BATCH):
-        check()
         means.append(pack(encode(vae, some[:, :, None, None].expand(-1, -1, side, side), generator)).mean(1).cpu())
     return Solids(colours, torch.cat(means).numpy())
 
