@@ -32,6 +32,7 @@ def assemble(vae: AutoencoderKL, flow: Flow) -> FluxPipeline:
     from backends.runtime.little_flux.tokens import tokenizer
 
     parts = deepcopy({"transformer": flow.transformer, "text_encoder": flow.text_encoder, "text_encoder_2": flow.text_encoder_2, "vae": vae})
+    parts["vae"].register_to_config(_name_or_path="")  # else the folder in which it was trained stands in what is shipped
     parts["transformer"].set_attn_processor(FluxAttnProcessor())
     pipe = FluxPipeline(scheduler=FlowMatchEulerDiscreteScheduler(**SCHEDULER), tokenizer=tokenizer(), tokenizer_2=tokenizer(), **parts)
     pipe.set_progress_bar_config(disable=True)
