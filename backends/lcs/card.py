@@ -29,7 +29,7 @@ class Params(contract.Params):
         description="What is drawn; the little model knows some fifty words",
         json_schema_extra=_extra("Picture", advanced=False),
     )
-    color: Color = Field("#1f6fd0", description="The colour that is wanted", json_schema_extra=_extra("Steering", advanced=False, live=True, format="color"))
+    color: Color = Field("#2e9e5b", description="The colour that is wanted", json_schema_extra=_extra("Steering", advanced=False, live=True, format="color"))
     objects: str = Field(
         "circle",
         max_length=100,
@@ -133,13 +133,13 @@ CARD = Card(
     presets=(
         Preset("object", "Paint one object", {}, 6),
         Preset("read", "Read an orange wall early", {"prompt": "an orange wall", "objects": "", "kind": "off", "steps": 50}, 6),
-        Preset("wall", "Set the colour of everything", {"prompt": "a photo of a wall", "objects": "", "color": "#2e9e5b"}, 6),
+        Preset("wall", "Set the colour of everything", {"prompt": "a photo of a wall", "objects": "", "color": "#1f6fd0"}, 6),
         Preset("two-objects", "Two objects", {"prompt": "a circle and a square on a wall", "objects": "circle, square", "color": "#d0368f"}, 6),
         Preset("late", "Steer late", {"steps": 50, "steer_step": 45}, 8),
         Preset(
             "word-wins",
             "Where it fails: a colour word, too early",
-            {"prompt": "a red circle on a wall", "steps": 50, "steer_step": 2},
+            {"prompt": "a red circle on a wall", "color": "#1f6fd0", "steps": 50, "steer_step": 2},
             8,
             fails=True,
         ),

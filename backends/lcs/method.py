@@ -52,7 +52,7 @@ from backends.lcs.trajectory import History, OnKept, Trajectory, follow, predict
 from backends.runtime import device, little_flux, scenes
 
 Array = np.ndarray
-STANDS_OUT = 10.0  # CIEDE2000 between object and rest below which a segmenter finds nothing but noise
+STANDS_OUT, LARGE = 10.0, 0.03  # CIEDE2000 between object and rest, and share of the picture, below which a segmenter finds only texture
 FIFTH = 0.2
 
 
@@ -330,6 +330,6 @@ def _check_words(prompt: str, model: models.Steerable) -> None:
 def _shape_overlap(before: Array, after: Array) -> float | None:
     """Intersection over union of the objects in both pictures; None where the first has none that stands out."""
     found = scenes.segment(before)
-    if found.all() or not found.any() or float(scenes.delta_e(mean_rgb(before, found), mean_rgb(before, ~found))) < STANDS_OUT:
+    if not LARGE <= found.mean() < 1 or float(scenes.delta_e(mean_rgb(before, found), mean_rgb(before, ~found))) < STANDS_OUT:
         return None
     return scenes.overlap(found, scenes.segment(after))
