@@ -41,7 +41,7 @@ def _check(codes: torch.Tensor) -> None:
 
 
 @cache
-def triton_kernel() -> Any:
+def triton_kernels() -> tuple[Any]:
     """The kernel, made on first use: Triton is imported only where a kernel is."""
     import triton
     import triton.language as tl
@@ -63,7 +63,7 @@ def triton_kernel() -> Any:
         mask = (row < n)[:, None] & (column < n)[None, :]
         tl.store(counts_ptr + row.to(tl.int64)[:, None] * n + column[None, :], total, mask=mask)
 
-    return count
+    return (count,)
 
 
 def tile(probes: int) -> dict[str, int]:
@@ -78,5 +78,5 @@ def launch(codes: torch.Tensor) -> torch.Tensor:
     counts = torch.empty((n, n), dtype=torch.int32, device=codes.device)
     if n:
         sizes = tile(probes)
-        triton_kernel()[(-(-n // sizes["ROWS"]), -(-n // sizes["COLUMNS"]))](codes, counts, n, probes, **sizes)
+        triton_kernels()[0][(-(-n // sizes["ROWS"]), -(-n // sizes["COLUMNS"]))](codes, counts, n, probes, **sizes)
     return counts

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from kernels import ahead_of_time, attention_column_mass, headwise_rmsnorm, pairwise_mismatch
+from kernels import ahead_of_time, attention_column_mass, headwise_rmsnorm, lcs, pairwise_mismatch
 
 TARGETS = (80, 90)
 STAGES = 3  # what a launch takes where it names none
@@ -33,6 +33,7 @@ class Case:
 def cases() -> Iterator[Case]:
     forward, backward = headwise_rmsnorm.triton_kernels()
     attend, collect = attention_column_mass.triton_kernels()
+    observe, steer = lcs.triton_kernels()
     # Wider and narrower heads and fp16 compile as well; these two bound the registers and the shared memory of the rest.
     for dtype, width in (("float32", 64), ("bfloat16", 128)):
         pointer = NAMES[dtype]
@@ -66,12 +67,16 @@ def cases() -> Iterator[Case]:
             {**tile, "DIAGONAL": True},
             warps,
         )
-
-
-def _mismatch_cases() -> Iterator[Case]:
+        constants = {"CLIP": dtype == "float32", "BLOCK": lcs.TOKENS}
+        tables = {"basis_ptr": "*fp32", "table_ptr": "*fp32"}
+        outputs = {"coordinates_ptr": "*fp32", "hsl_ptr": "*fp32", "rgb_ptr": "*fp32"}
+        yield Case(f"lcs observe {dtype}", observe, {"x_ptr": pointer, **tables, **outputs, "tokens": "i32"}, constants)
+        moved = {"x_ptr": pointer, "mask_ptr": "*i8", "move_ptr": "*fp32", **tables, "out_ptr": pointer}
+        yield Case(f"lcs steer {dtype}", steer, {**moved, "tokens": "i32", "length": "i32", "gamma": "fp32"}, constants)
+    (count,) = pairwise_mismatch.triton_kernels()
     for probes in (40, 4000):
         types = {"codes_ptr": "*i32", "counts_ptr": "*i32", "n": "i32", "probes": "i32"}
-        yield Case(f"pairwise_mismatch P={probes}", pairwise_mismatch.triton_kernel(), types, pairwise_mismatch.tile(probes))
+        yield Case(f"pairwise_mismatch P={probes}", count, types, pairwise_mismatch.tile(probes))
 
 
 def compile_for(case: Case, capability: int) -> dict[str, Any]:
@@ -83,7 +88,7 @@ def compile_for(case: Case, capability: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    for case in (*cases(), *_mismatch_cases()):
+    for case in cases():
         for capability in TARGETS:
             print(json.dumps(compile_for(case, capability)), flush=True)
 

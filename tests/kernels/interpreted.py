@@ -2,8 +2,8 @@
 
 A script of its own, because TRITON_INTERPRET=1 must stand before Triton is imported and holds for the whole process:
 ``TRITON_INTERPRET=1 python -m tests.kernels.interpreted`` or, for one shape,
-``... interpreted headwise_rmsnorm 5,3,20 float16`` (positions, H, D), ``... attention_column_mass 1,4,2,100,64 bfloat16`` (B, H, G, T, D);
-``pairwise_mismatch`` has whole numbers (N, P) whatever the dtype.
+``... interpreted headwise_rmsnorm 5,3,20 float16`` (positions, H, D), ``... attention_column_mass 1,4,2,100,64 bfloat16`` (B, H, G, T, D),
+``... lcs 2,50 float16`` (N, L); ``pairwise_mismatch`` has whole numbers (N, P) whatever the dtype.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from typing import Any
 
 import torch
 
-from kernels import attention_column_mass, headwise_rmsnorm, pairwise_mismatch
+from kernels import attention_column_mass, headwise_rmsnorm, lcs, pairwise_mismatch
 
 SHAPES: dict[str, list[tuple[int, ...]]] = {
     "headwise_rmsnorm": [(1, 1, 1), (5, 3, 20), (40, 4, 64)],  # one number; no multiple of any tile; several programs
     "attention_column_mass": [(1, 1, 1, 1, 1), (1, 2, 1, 37, 20), (2, 4, 2, 80, 16), (1, 1, 1, 256, 32)],
     "pairwise_mismatch": [(1, 1), (33, 7), (100, 40), (130, 65)],
+    "lcs": [(1, 1), (3, 17), (2, 64)],
 }
 DTYPES = ("float32", "float16", "bfloat16")
 
@@ -68,10 +69,43 @@ def check_pairwise_mismatch(shape: tuple[int, ...], dtype: torch.dtype, generato
     yield "counts", float((found - wanted).abs().max())
 
 
+def double_cone(generator: torch.Generator) -> tuple[lcs.Plane, lcs.Cone]:
+    """A tilted cone as found in FLUX.1: hue anchors about 60 degrees and 15 units apart around an axis of 38."""
+    tilt = torch.linalg.qr(torch.randn(3, 3, generator=generator))[0]
+    angle = torch.arange(lcs.HUES) * torch.pi / 3 + 0.2 * torch.rand(lcs.HUES, generator=generator)
+    radius = 14.0 + 3 * torch.rand(lcs.HUES, generator=generator)
+    hues = torch.stack((radius * angle.cos(), radius * angle.sin(), 6 * torch.rand(lcs.HUES, generator=generator)), -1) @ tilt
+    basis = torch.linalg.qr(torch.randn(64, 3, generator=generator))[0].T
+    small = torch.randn(3, 3, generator=generator)
+    plane = lcs.Plane(basis.contiguous(), small[0], 1.2 + 0.1 * small[1], 0.1 * small[2])
+    return plane, lcs.Cone(hues, -19.0 * tilt[2], 38.0 * tilt[2])
+
+
+def check_lcs(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Iterator[tuple[str, float]]:
+    pictures, length = shape
+    plane, cone = double_cone(generator)
+    x = (5 * torch.randn(pictures, length, 64, generator=generator)).to(dtype)
+    mask = torch.rand(pictures, length, generator=generator) < 0.6
+    shift, turn = 3 * torch.randn(pictures, 3, generator=generator), torch.rand(pictures, 3, generator=generator) - 0.5
+    move = lcs.Move(shift, turn, 0.3)
+    for name, clip in (("corrected", True), ("released", False)):
+        found, wanted = lcs.launch_observe(x, plane, cone, clip=clip), lcs.observe_reference(x, plane, cone, clip=clip)
+        yield f"{name} coordinates", relative(found.coordinates, wanted.coordinates)
+        yield f"{name} rgb", relative(found.rgb, wanted.rgb)
+        apart = (found.hsl - wanted.hsl).abs()
+        yield f"{name} hue", float(torch.minimum(apart[..., 0], 1 - apart[..., 0]).max())
+        yield f"{name} saturation", float((apart[..., 1] / wanted.hsl[..., 1].clamp(min=1)).max())
+        yield f"{name} lightness", float(apart[..., 2].max())
+        steered = lcs.launch_steer(x, mask, plane, cone, move, clip=clip)
+        yield f"{name} steered", relative(steered, lcs.steer_reference(x, mask, plane, cone, move, clip=clip))
+        yield f"{name} unmasked", float(not torch.equal(steered[~mask], x[~mask]))
+
+
 CHECKS = {
     "headwise_rmsnorm": check_headwise_rmsnorm,
     "attention_column_mass": check_attention_column_mass,
     "pairwise_mismatch": check_pairwise_mismatch,
+    "lcs": check_lcs,
 }
 
 
