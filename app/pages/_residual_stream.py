@@ -179,7 +179,7 @@ def sample_spread(data: Mapping[str, Any]) -> Figure | None:
     reach, across = decades(values), decades(at, pad=0.02)
     plot = layout(
         axis("number of words it can see", "count, log scale", type="log", range=list(across), showgrid=False, **log_ticks(across)),
-        log_axis("spread of o over samples", "standard deviation, log scale", values, range=list(reach), **log_ticks(reach)),
+        log_axis("spread over samples", "standard deviation, log scale", values, range=list(reach), **log_ticks(reach)),
         right=RIGHT,
         annotations=end_labels(in_decades(ends), reach, HEIGHT - TOP - BOTTOM),
     )
