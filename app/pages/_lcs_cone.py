@@ -12,9 +12,9 @@ from app.plotting import Figure, Trace, alpha, floats
 HUES = ("red", "green", "blue", "yellow", "magenta", "cyan")  # anchors 0 to 5; 6 is black, 7 white
 RING = (0, 3, 1, 5, 2, 4, 0)  # the anchors by hue: R Y G C B M and back
 BLACK, WHITE = 6, 7
+TOKENS = 256  # of a person's picture, at most
 ROOM = 1.25  # of the anchors' reach: noisy tokens further out are not drawn
-CAMERA = {"eye": {"x": 1.15, "y": 1.15, "z": 0.75}}
-AXIS = "coordinate {} (latent units)"
+ASIDE, ABOVE = 1.75, 0.5  # where the eye is, seen from the middle, in widths of the scene
 
 
 def cone(data: Mapping[str, Any]) -> Figure | None:
@@ -31,16 +31,20 @@ def cone(data: Mapping[str, Any]) -> Figure | None:
     frames = _frames(data, len(traces))
     if frames:
         traces.append(frames[-1]["data"][0])
+    elif "cloud" in data:
+        tokens, preview = floats(data["cloud"]), np.asarray(data["lcs"], np.uint8).reshape(-1, 3)
+        thin = -(-len(tokens) // TOKENS)
+        traces.append(_tokens(tokens[::thin], preview[::thin]))
     scene = {name: _axis(k, anchors, reach) for k, name in enumerate(("xaxis", "yaxis", "zaxis"))}
     plot = {
-        "scene": {**scene, "aspectmode": "cube", "camera": CAMERA, "dragmode": "turntable", "uirevision": "kept"},
+        "scene": {**scene, "aspectmode": "cube", "camera": _camera(anchors), "dragmode": "orbit", "uirevision": "kept"},
         "paper_bgcolor": "rgba(0,0,0,0)",
         "margin": {"l": 0, "r": 0, "t": 0, "b": 0},
         "showlegend": False,
         "uirevision": "keep",
     }
     said = f"Three directions hold {found['explained']:.1%} of how {len(found['solid_colors'])} solid colours differ; hues stand around the axis from black to white."
-    said += " Dots are tokens; click a colour to want it, turn the cone by dragging." if frames else " Click a colour to want it."
+    said += " Dots are tokens; click a colour to want it, turn the cone by dragging." if traces[-1]["name"] == "tokens" else " Click a colour to want it."
     return Figure("cone", "The colour cone in the latent space", traces, plot, said, frames=frames or None, height=400)
 
 
@@ -50,7 +54,18 @@ def _centre(anchors: np.ndarray) -> np.ndarray:
 
 def _axis(k: int, anchors: np.ndarray, reach: float) -> dict[str, Any]:
     middle = float(_centre(anchors)[k])
-    return {"title": {"text": AXIS.format(k + 1)}, "range": [middle - reach, middle + reach], "nticks": 4}
+    title = {"text": f"axis {k + 1} (latent units)", "font": {"size": 11, "color": "$muted"}}
+    return {"title": title, "range": [middle - reach, middle + reach], "nticks": 3}
+
+
+def _camera(anchors: np.ndarray) -> dict[str, Any]:
+    """White above black, red at one side: as a colour cone is usually drawn, whatever the signs of the axes."""
+    up = anchors[WHITE] - anchors[BLACK]
+    up = up / (np.linalg.norm(up) or 1.0)
+    red = anchors[0] - _centre(anchors)
+    aside = np.cross(up, red)
+    eye = ASIDE * aside / (np.linalg.norm(aside) or 1.0) + ABOVE * up
+    return {name: dict(zip("xyz", vector.tolist(), strict=True)) for name, vector in (("up", up), ("eye", eye))}
 
 
 def _dots(points: np.ndarray, name: str, marker: Mapping[str, Any], hover: str, **more: Any) -> Trace:
