@@ -6,6 +6,7 @@ import copy
 import itertools
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from diffusers import AutoencoderKL
 from diffusers.models.transformers.transformer_flux import FluxAttnProcessor
 
 from backends.runtime import little_flux, scenes
-from backends.runtime.little_flux import configuration, data, flow, flow_training, pipeline, schedule, vae_training
+from backends.runtime.little_flux import configuration, data, flow, flow_training, pipeline, schedule, train, vae_training
 from backends.runtime.little_flux.tokens import ids_of, tokenizer, word_index
 from backends.runtime.models import Models
 
@@ -207,6 +208,31 @@ def test_an_autoencoder_training_learns_and_goes_on_from_its_checkpoint(tmp_path
     means = vae_training.encode(vae, few).float()
     assert float(((means - vae.config.shift_factor) * vae.config.scaling_factor).std()) == pytest.approx(1, abs=0.01)
     assert 0 < psnr < 30
+
+
+def test_the_command_trains_both_parts_goes_on_and_ships_a_pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    monkeypatch.setattr(train, "UNSEEN", 20)
+    monkeypatch.setattr(flow_training, "BATCH", 4)
+    seconds = itertools.count(0.0)
+    monkeypatch.setattr(schedule, "time", SimpleNamespace(perf_counter=lambda: next(seconds), process_time=lambda: 0.0))  # a step takes a second
+    monkeypatch.setattr(torch, "set_num_threads", lambda count: None)  # the command's own choice, not this process's
+
+    def command(part: str, *more: str) -> str:
+        monkeypatch.setattr("sys.argv", ["train", part, "--out", str(tmp_path), "--pictures", "30", *more])
+        with torch.random.fork_rng(devices=[]):
+            train.main()
+        return capsys.readouterr().out
+
+    def steps() -> int:
+        return torch.load(tmp_path / "flow.pt", weights_only=True)["clock"][2]
+
+    assert "dB on 20 unseen pictures" in command("vae", "--minutes", "0.05")
+    command("flow", "--minutes", "0.05")
+    assert steps() == 3
+    command("flow", "--minutes", "0.1")
+    assert steps() == 6
+    assert str(tmp_path / "made") in command("ship", "--folder", str(tmp_path / "made"))
+    assert pipeline.read(tmp_path / "made").transformer.config.num_layers == 4
 
 
 def test_what_is_shipped_can_be_trained_on(tmp_path: Path):
