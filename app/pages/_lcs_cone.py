@@ -12,9 +12,10 @@ from app.plotting import Figure, Trace, alpha, floats
 HUES = ("red", "green", "blue", "yellow", "magenta", "cyan")  # anchors 0 to 5; 6 is black, 7 white
 RING = (0, 3, 1, 5, 2, 4, 0)  # the anchors by hue: R Y G C B M and back
 BLACK, WHITE = 6, 7
+TOKENS = 256  # of a person's picture, at most
 ROOM = 1.25  # of the anchors' reach: noisy tokens further out are not drawn
-CAMERA = {"eye": {"x": 1.15, "y": 1.15, "z": 0.75}}
-AXIS = "coordinate {} (latent units)"
+PATHS = (("sampling", "unsteered mean", "$data"), ("steering", "steered mean", "$method"))
+ASIDE, ABOVE = 1.65, 1.0  # where the eye is, seen from the middle, in widths of the scene
 
 
 def cone(data: Mapping[str, Any]) -> Figure | None:
@@ -23,24 +24,23 @@ def cone(data: Mapping[str, Any]) -> Figure | None:
     if found is None:
         return None
     anchors = floats(found["anchors"])
-    traces = [_edges(anchors), _solids(found), _anchors(anchors, found["anchor_colors"])]
-    traces.append(_target(data["target"]))
-    paths = [(data[key], name, colour) for key, name, colour in (("sampling", "unsteered mean", "$data"), ("steering", "steered mean", "$method")) if key in data]
     reach = ROOM * float(np.abs(anchors - _centre(anchors)).max())
-    traces += [_path(run, name, colour, anchors, reach) for run, name, colour in paths]
-    frames = _frames(data, len(traces))
-    if frames:
-        traces.append(frames[-1]["data"][0])
+    still = [_edges(anchors), _solids(found), _anchors(anchors, found["anchor_colors"]), _target(data["target"])]
+    frames = _frames(data, len(still))
+    tokens = frames[-1]["data"] if frames else [_own_tokens(data)] if "cloud" in data else []
+    # The tokens keep their place among the traces while paths come in: the browser changes a trace in place.
+    paths = [_path(data[key], name, colour, anchors, reach) for key, name, colour in PATHS if key in data]
+    traces = [*still, *tokens, *paths]
     scene = {name: _axis(k, anchors, reach) for k, name in enumerate(("xaxis", "yaxis", "zaxis"))}
     plot = {
-        "scene": {**scene, "aspectmode": "cube", "camera": CAMERA, "dragmode": "turntable", "uirevision": "kept"},
+        "scene": {**scene, "aspectmode": "cube", "camera": _camera(anchors), "dragmode": "orbit", "uirevision": "kept"},
         "paper_bgcolor": "rgba(0,0,0,0)",
         "margin": {"l": 0, "r": 0, "t": 0, "b": 0},
         "showlegend": False,
         "uirevision": "keep",
     }
     said = f"Three directions hold {found['explained']:.1%} of how {len(found['solid_colors'])} solid colours differ; hues stand around the axis from black to white."
-    said += " Dots are tokens; click a colour to want it, turn the cone by dragging." if frames else " Click a colour to want it."
+    said += " Dots are tokens; click a colour to want it, turn the cone by dragging." if tokens else " Click a colour to want it."
     return Figure("cone", "The colour cone in the latent space", traces, plot, said, frames=frames or None, height=400)
 
 
@@ -50,7 +50,18 @@ def _centre(anchors: np.ndarray) -> np.ndarray:
 
 def _axis(k: int, anchors: np.ndarray, reach: float) -> dict[str, Any]:
     middle = float(_centre(anchors)[k])
-    return {"title": {"text": AXIS.format(k + 1)}, "range": [middle - reach, middle + reach], "nticks": 4}
+    title = {"text": f"axis {k + 1} (latent units)", "font": {"size": 11, "color": "$muted"}}
+    return {"title": title, "range": [middle - reach, middle + reach], "nticks": 3}
+
+
+def _camera(anchors: np.ndarray) -> dict[str, Any]:
+    """White above black, red at one side: as a colour cone is usually drawn, whatever the signs of the axes."""
+    up = anchors[WHITE] - anchors[BLACK]
+    up = up / (np.linalg.norm(up) or 1.0)
+    red = anchors[0] - _centre(anchors)
+    aside = np.cross(up, red)
+    eye = ASIDE * aside / (np.linalg.norm(aside) or 1.0) + ABOVE * up
+    return {name: dict(zip("xyz", vector.tolist(), strict=True)) for name, vector in (("up", up), ("eye", eye))}
 
 
 def _dots(points: np.ndarray, name: str, marker: Mapping[str, Any], hover: str, **more: Any) -> Trace:
@@ -65,7 +76,7 @@ def _edges(anchors: np.ndarray) -> Trace:
     gap = np.full(3, np.nan)
     spokes = [point for k in range(len(HUES)) for point in (gap, anchors[BLACK], anchors[k], anchors[WHITE])]
     x, y, z = np.array([*ring, gap, anchors[BLACK], anchors[WHITE], *spokes], np.float32).T
-    style = {"color": alpha("$muted", 0.5), "width": 1.5}
+    style = {"color": alpha("$muted", 0.3), "width": 1.5}
     return {"type": "scatter3d", "mode": "lines", "x": x, "y": y, "z": z, "name": "cone", "line": style, "hoverinfo": "skip"}
 
 
@@ -94,6 +105,13 @@ def _path(run: Mapping[str, Any], name: str, colour: str, anchors: np.ndarray, r
     marker = {"size": 3.5, "color": colour}
     style = {"mode": "lines+markers", "line": {"color": colour, "width": 5}}
     return _dots(means[inside], name, marker, name + " after step %{text}", text=steps, **style)
+
+
+def _own_tokens(data: Mapping[str, Any]) -> Trace:
+    """Those of a person's picture."""
+    tokens, preview = floats(data["cloud"]), np.asarray(data["lcs"], np.uint8).reshape(-1, 3)
+    thin = -(-len(tokens) // TOKENS)
+    return _tokens(tokens[::thin], preview[::thin])
 
 
 def _frames(data: Mapping[str, Any], place: int) -> list[dict[str, Any]]:

@@ -13,6 +13,7 @@ from app.plotting import Figure, Trace, alpha, axis, end_labels, floats, key_row
 READER = (("lcs", "<b>subspace</b>", "$method"), ("affine", "affine map", "$peer-1"), ("decoder", "decoder", "$peer-2"), ("cells", "per token", "$data"))
 TOP_DELTA_E = 50.0  # the axis stands still between runs; two colours seldom differ by more
 FIFTH = 0.2
+VISIBLE = 1.0  # CIEDE2000: a smaller difference is not seen
 PLOT_PX = 250  # height of a half figure's plot area, for the labels' distances
 BETA, ALPHA = (0.6, 1.0), (0.0, 0.44)  # how the two plots of the schedule share the height
 DASHES = ("solid", "dash", "dot")
@@ -153,12 +154,11 @@ def _tile(source: str, x: int, y: int) -> dict[str, Any]:
 
 
 def _settled(data: Mapping[str, Any]) -> str | None:
-    """From when on the mean colour stays within a barely visible distance of where it ends, and what one token still does then."""
+    """From when on the mean is read about as well as at the end, and how far off one token still is then."""
     table = data.get("prediction")
     if table is None:
         return None
     mean, single = floats(table["lcs"]), floats(table["cells"])
-    near = np.abs(mean - mean[-1]) <= 3.0
-    first = int(near.size - np.argmin(near[::-1])) if not near.all() else 0
-    return f"The mean has settled by step {first}, where single tokens are still off by {single[first]:.0f} CIEDE2000."
-
+    worst_from = np.maximum.accumulate(mean[::-1])[::-1]
+    first = int(np.argmax(worst_from <= mean[-1] + VISIBLE))
+    return f"From step {first} on the mean is at most {worst_from[first]:.1f} CIEDE2000 off; a single token still is by {single[first]:.0f} then."

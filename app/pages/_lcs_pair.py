@@ -12,7 +12,8 @@ from app.plotting import Panel, floats
 
 Shown = dict[str, str]
 FIFTH = 0.2
-NAMES = {"unsteered": "Without steering", "steered": "Steered", "recoloured": "Recoloured afterwards"}
+NAMES = {"unsteered": "Without steering", "steered": "Steered", "recoloured": "Recoloured later"}
+PICTURE_NAMES = {"unsteered": "Decoded again", "steered": "Moved in the latent", "recoloured": "Moved in the pixels"}
 
 
 def pair(data: Mapping[str, Any], metrics: Mapping[str, Any], params: Any) -> Panel | None:
@@ -98,8 +99,8 @@ def _recoded(data: Mapping[str, Any], params: Any) -> Panel:
     images = [
         _image(smooth(data["picture"]), "Your picture", "as it is encoded"),
         _image(cells(data["lcs"]), "Read in the subspace", "one square a token"),
-        _image(smooth(data["before"]), "Decoded again", _distances(rows["unsteered"])),
-        _image(smooth(data["after"]), "Colour moved" if params.kind != "off" else "Not moved", _distances(rows["steered"])),
+        _image(smooth(data["before"]), PICTURE_NAMES["unsteered"], _distances(rows["unsteered"])),
+        _image(smooth(data["after"]), PICTURE_NAMES["steered"] if params.kind != "off" else "Not moved", _distances(rows["steered"])),
         _wanted(data),
     ]
     said = f"Its mean colour went from {rows['unsteered']['delta_e']:.1f} to {rows['steered']['delta_e']:.1f} CIEDE2000 from the wanted one, in the latent."
@@ -144,10 +145,10 @@ def peers(data: Mapping[str, Any], params: Any) -> Panel | None:
     """Steering beside recolouring of the finished picture."""
     if "recoloured" not in data or params.kind == "off":
         return None
-    rows = {which: _row(data, which) for which in ("steered", "recoloured")}
+    rows, names = {which: _row(data, which) for which in ("steered", "recoloured")}, _names(params)
     images = [
-        _image(smooth(data["after"]), "Steered", f"\u0394E {rows['steered']['delta_e']:.1f}"),
-        _image(smooth(data["recoloured"]), NAMES["recoloured"], f"\u0394E {rows['recoloured']['delta_e']:.1f}"),
+        _image(smooth(data["after"]), names["steered"], f"\u0394E {rows['steered']['delta_e']:.1f}"),
+        _image(smooth(data["recoloured"]), names["recoloured"], f"\u0394E {rows['recoloured']['delta_e']:.1f}"),
     ]
     outside, rest = data.get("outside_share"), data.get("rest_delta_e")
     said = "Recolouring turns the finished pixels in HSL inside the measured region."
@@ -155,20 +156,26 @@ def peers(data: Mapping[str, Any], params: Any) -> Panel | None:
         said = f"Steering is not recolouring: {outside:.0%} of the latents\u2019 change lies outside the three directions, since the remaining steps drew anew."
     if rest is not None:
         said += f" Around the object the mean colour moved by {rest:.1f} CIEDE2000."
-    return Panel("peers", "images", "Steered while sampling, or recoloured afterwards", {"images": images}, said)
+    return Panel("peers", "images", f"{names['steered']}, or {names['recoloured'].lower()}", {"images": images}, said)
+
+
+def _names(params: Any) -> dict[str, str]:
+    return NAMES if params.picture is None else PICTURE_NAMES
 
 
 def measured(data: Mapping[str, Any], params: Any) -> Panel | None:
     """The same colours in numbers."""
     if "measured" not in data or params.kind == "off":
         return None
-    text, number = "text", "number"
-    columns = [("picture", text), ("mean colour", text), ("\u0394E (CIEDE2000)", number), ("\u0394H (\u00b0)", number), ("\u0394S (0 to 1)", number), ("\u0394L (0 to 1)", number)]
-    rows = []
+    columns = ("picture", "mean colour", "\u0394E", "\u0394H", "\u0394S", "\u0394L")
+    rows, names = [], _names(params)
     for which in data["measured"]["which"]:
         row = _row(data, which)
-        digits = (("delta_e", 1), ("delta_h", 0), ("delta_s", 2), ("delta_l", 2))
-        rows.append([NAMES[which], row["color"], *(round(float(row[name]), places) for name, places in digits)])
-    shown = {"columns": [{"name": name, "kind": kind} for name, kind in columns], "rows": rows, "note": "Less is nearer. Recolouring works on the finished pixels."}
+        numbers = (f"{row['delta_e']:.1f}", f"{row['delta_h']:.0f}\u00b0", f"{row['delta_s']:.2f}", f"{row['delta_l']:.2f}")
+        rows.append([names[which], row["color"], *numbers])
+    note = "\u0394E is CIEDE2000, hue in degrees, saturation and lightness from 0 to 1. All in one region" + (
+        "." if params.picture is not None else ", found in the picture without steering."
+    )
+    shown = {"columns": [{"name": name, "kind": "text"} for name in columns], "rows": rows, "note": note}
     best = min(data["measured"]["which"], key=lambda which: _row(data, which)["delta_e"])
-    return Panel("measured", "table", f"How far from {data['target']['color']}", shown, f"Nearest to the wanted colour: {NAMES[best].lower()}.")
+    return Panel("measured", "table", f"How far from {data['target']['color']}", shown, f"Nearest to the wanted colour: {names[best].lower()}.")

@@ -1,4 +1,4 @@
-"""What the little FLUX can do, measured: named colours of walls, of objects and of what lies behind them, and named shapes."""
+"""What the little FLUX makes of "a red star on a blue wall", measured: both colours against their words, the shape by a judge."""
 
 from __future__ import annotations
 
@@ -40,12 +40,6 @@ def sample(pipe: FluxPipeline, prompts: list[str], *, seed: int = 0, steps: int 
 def mean_colour(image: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
     """Average sRGB (3,) in 0 to 1 of a picture (H, W, 3) uint8, or of the part that the mask marks."""
     return (image[mask] if mask is not None else image.reshape(-1, 3)).mean(axis=0) / 255
-
-
-def wall_colours(pipe: FluxPipeline, *, seed: int = 0, steps: int = 20) -> dict[str, float]:
-    """CIEDE2000 between the average of each "a <colour> wall" and the colour that was named."""
-    images = sample(pipe, [f"a {name} wall" for name in COLOURS], seed=seed, steps=steps)
-    return {name: float(delta_e(mean_colour(image), COLOURS[name])) for name, image in zip(COLOURS, images, strict=True)}
 
 
 @dataclass(frozen=True, slots=True)

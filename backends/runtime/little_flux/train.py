@@ -20,6 +20,7 @@ from backends.runtime.folders import ROOT
 from backends.runtime.little_flux import data, flow_training, pipeline, vae_training
 
 CHECKPOINT_S, REPORT_STEPS = 300, 100
+UNSEEN = 1000  # pictures on which the finished autoencoder is measured
 
 
 def _run(training: vae_training.VaeTraining | flow_training.FlowTraining, steps: Iterator[Any]) -> None:
@@ -42,9 +43,9 @@ def train_vae(out: Path, minutes: float, count: int) -> None:
     """The autoencoder, to ``out/vae``."""
     training = vae_training.VaeTraining(out / "vae.pt", minutes)
     _run(training, training.steps(data.load_or_make(out / f"pictures-{count}-0.npz", count, 0)))
-    vae, psnr = vae_training.finished(training, data.make(1000, 1))
+    vae, psnr = vae_training.finished(training, data.make(UNSEEN, 1))
     vae.save_pretrained(out / "vae")
-    print(f"PSNR {psnr:.2f} dB on 1,000 unseen pictures, shift {vae.config.shift_factor:.4f}, scale {vae.config.scaling_factor:.4f}")
+    print(f"PSNR {psnr:.2f} dB on {UNSEEN:,} unseen pictures, shift {vae.config.shift_factor:.4f}, scale {vae.config.scaling_factor:.4f}")
 
 
 def train_flow(out: Path, minutes: float, count: int, start: Path | None, compiled: bool) -> None:
