@@ -88,8 +88,7 @@ def _title(data: Mapping[str, Any], answered: int) -> str:
 def _cloud_summary(data: Mapping[str, Any]) -> str:
     shown = f"; hulls of the {HULLS} most believed" if len(data["belief"]) > HULLS else ""
     return (
-        "A mark is a solution, a hull with a letter a meaning, opacity is weight. Solutions that behave alike stand at one place and are fanned out"
-        f"{shown}. {data['entropy'][-1]:.1f} bits are open."
+        f"A mark is a solution, opacity its weight, an island with a letter a meaning{shown}. What behaves alike is fanned out around one place."
     )
 
 

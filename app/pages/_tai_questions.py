@@ -23,14 +23,14 @@ def belief(data: Mapping[str, Any]) -> Figure | None:
     if not rows:
         return None
     shown, rest = rows[:ROWS], rows[ROWS:]
-    names = [f"{letter(row['colour'])}  {row['name']}" for row in shown]
+    names = [f"{letter(row['colour'])}  {row['belief']:.0%}  {row['name']}" for row in shown]
     values, colours = [row["belief"] for row in shown], [colour_of(row["colour"]) for row in shown]
     if rest:
-        names.append(f"{len(rest)} others together")
         values.append(sum(row["belief"] for row in rest))
+        names.append(f"{values[-1]:.0%}  {len(rest)} others together")
         colours.append("$muted")
     if data["outside"]:
-        names.append("none of these")
+        names.append(f"{data['outside']:.0%}  none of these")
         values.append(data["outside"])
         colours.append("$warning")
     traces, notes, rows_axis, height = row_bars(names, floats(values), colours, hover="%{x:.1%}: %{text}")
