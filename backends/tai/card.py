@@ -85,9 +85,9 @@ def _extra(group: str, *, advanced: bool = True, **more: Any) -> dict[str, Any]:
 class Params(contract.Params):
     """Params of one dialogue, or of a benchmark of forty."""
 
-    task: Literal["code", "visualisation", "navigation", "text", "own"] = Field(
+    task: Literal["code", "visualisation", "navigation", "own", "text"] = Field(
         "code",
-        description="What is asked for: a program, a chart, a route, a sentence of a language model, or your own program",
+        description="What is asked for: a program, a chart, a route, your own program, or a sentence of a language model",
         json_schema_extra=_extra("Request", advanced=False),
     )
     answerer: Literal["me", "simulated"] = Field(
