@@ -46,15 +46,15 @@ def table(data: Mapping[str, Any], selector: str) -> Panel | None:
     if not rows:
         return None
     chosen = next((i for i, row in enumerate(rows) if row["chosen"]), None)
-    # The figures stand last: on a phone they scroll into sight.
-    columns = [{"name": "asked", "kind": "text"}, {"name": "question", "kind": "text"}, {"name": "about", "kind": "text"}]
-    columns += [{"name": f"{name} (bits)", "kind": "number"} for name in ("TEIG", "EIG", "waste")]
+    # The figures come first: a phone shows them and the beginning of the question.
+    columns = [{"name": "asked", "kind": "text"}, *({"name": f"{name} (bits)", "kind": "number"} for name in ("TEIG", "EIG", "waste"))]
+    columns += [{"name": "about", "kind": "text"}, {"name": "question", "kind": "text"}]
     cells = [
         [
             "\u25b8" if row["chosen"] else "",
-            f"{row['text']}  [{' | '.join(row['options'])}]",
+            *(_bits(row[key]) for key in ("teig", "eig", "waste")),
             SOURCES[row["source"]],
-            *(_bits(row[k]) for k in ("teig", "eig", "waste")),
+            f"{row['text']}  [{' | '.join(row['options'])}]",
         ]
         for row in rows
     ]

@@ -156,7 +156,7 @@ def _routes(name: str, title: str, pair: Sequence[Solution], data: Mapping[str, 
         label(*shop["at"], plain_text(shop["name"]), "$ink", anchor="right", yanchor="top" if i == 0 else "bottom", shift=(6, (-8, 8)[i > 0]))
         for i, shop in enumerate(shops)
     ]
-    notes.append(label(*place["start"], "you", "$ink", anchor="center", yanchor="top", shift=(0, -8)))
+    notes.append(label(*place["start"], "you", "$ink", anchor="right", shift=(-8, 0)))
     shapes = []
     for found in place["obstacles"]:
         edges = {"x0": found["x0"] - 0.5, "x1": found["x1"] + 0.5, "y0": found["y0"] - 0.5, "y1": found["y1"] + 0.5}
@@ -169,7 +169,7 @@ def _routes(name: str, title: str, pair: Sequence[Solution], data: Mapping[str, 
     ]
     size = place["size"]
     plot = layout(
-        axis("to the east", "cells", range=[-0.5, size - 0.5], showgrid=False, nticks=7),
+        axis("to the east", "cells", range=[-2.0, size - 0.5], showgrid=False, nticks=7),
         axis("to the north", "cells", range=[-0.5, size - 0.5], showgrid=False, scaleanchor="x", constrain="domain", nticks=7),
         top=14 + 18 * len(pair),
         annotations=notes,
