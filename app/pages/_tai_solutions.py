@@ -107,7 +107,7 @@ def _chart(shown: Mapping[str, Any], look: Mapping[str, tuple[str, str]], x_name
     hover = "%{x}: %{y:,.5~g}"
     for key in dict.fromkeys(cell["series"] for cell in shown["cells"]):
         colour, dash = look.get(key, SERIES[0])
-        x = [cell["x"] for cell in shown["cells"] if cell["series"] == key]
+        x = [plain_text(cell["x"]) for cell in shown["cells"] if cell["series"] == key]
         y = np.array([cell["value"] for cell in shown["cells"] if cell["series"] == key], dtype=float)
         named = plain_text(key) or "all sources"
         if shown["mark"] == "bar":
