@@ -84,7 +84,7 @@ def _charts(name: str, title: str, pair: Sequence[Solution]) -> Figure:
     for number, solution in enumerate(pair):
         shown, end = solution.shown, "" if number == 0 else str(number + 1)
         high = 1 - number * room
-        domain = (high - 0.62 * room, high - 0.04 * room)
+        domain = (high - 0.74 * room, high - 0.1 * room)
         notes.append(label(0, domain[1], f"<b>{wrapped(solution.name, 56)}</b>", solution.colour, xref="paper", yref="paper", yanchor="bottom", shift=(0, 2)))
         if shown["mark"] == "pie":
             traces.append(_pie(shown, domain))
