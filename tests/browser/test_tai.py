@@ -36,14 +36,14 @@ def script(params: dict[str, Any]) -> tuple[list[tuple[str, str]], str]:
 
 def opened(page: Page, params: dict[str, Any]) -> Locator:
     page.goto(f"/m/tai?{urlencode(params)}")
-    page.locator("#m-tai .pp-run").click()
+    page.locator("#m-tai .pp-run").click(timeout=SLOW_MS)
     chat = page.locator("#tai--view-chat")
     expect(chat.locator(".pp-chat-options button").first).to_be_visible(timeout=SLOW_MS)
     return chat
 
 
 def press(chat: Locator, name: str) -> None:
-    chat.locator(".pp-chat-options").get_by_role("button", name=name, exact=True).click()
+    chat.locator(".pp-chat-options").get_by_role("button", name=name, exact=True).click(timeout=SLOW_MS)
 
 
 def replies(chat: Locator) -> Locator:
@@ -79,8 +79,8 @@ def test_the_cut_of_the_barcode_is_dragged_and_the_dialogue_begins_anew(page: Pa
     plot = page.locator("#tai--view-barcode .pp-plot")
     plot.scroll_into_view_if_needed()
     line = plot.locator(".shapelayer path").first
-    line.wait_for()
-    page.wait_for_function("() => !document.querySelector('#m-tai .pp-bar').dataset.state.match(/running|queued/)")
+    line.wait_for(timeout=SLOW_MS)
+    expect(page.locator("#m-tai .pp-bar")).to_have_attribute("data-state", "done", timeout=SLOW_MS)
     box = line.bounding_box()
     assert box is not None
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)

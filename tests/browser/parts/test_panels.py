@@ -46,10 +46,8 @@ def test_what_is_no_answer_is_quiet_and_texts_unfold_on_demand(demo: Page) -> No
     expect(demo.get_by_text("<b>one")).to_be_hidden()
     demo.get_by_text("Meanings").click()
     expect(demo.get_by_text("<b>one")).to_be_visible()
-    chatting(
-        demo,
-        "data.turns.push({who: 'person', text: 'Plan B'}); data.person = 'Simulated person'; data.folds = [{title: 'Meanings', lines: ['<b>one', 'two'], code: 'def f'}]",
-    )
+    further = "data.turns.push({who: 'person', text: 'Plan B'}); data.person = 'Simulated person';"
+    chatting(demo, further + " data.folds = [{title: 'Meanings', lines: ['<b>one', 'two'], code: 'def f'}]")
     expect(demo.get_by_role("log")).to_contain_text("Simulated person")
     expect(demo.get_by_text("def f")).to_be_visible()  # an answer does not fold it up
 
