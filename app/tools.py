@@ -18,7 +18,6 @@ from backends.runner import Runner
 from backends.validation import allowed, validate
 
 FILE_TYPE = str | None  # base64 text: a string is never a path here
-REQUEST = "_request"  # Gradio finds it by its type; fields begin with a letter, and one may be called "request"
 REQUEST = "_request"  # what Gradio puts in; a field begins with a letter, so none has this name
 
 

@@ -112,7 +112,7 @@ def test_a_question_is_answered_for_candidates_of_another_draw(task: NavigationT
 
 def test_rare_outcomes_share_the_last_button() -> None:
     found = replace(bits(np.arange(8), 3), probes=(Probe("Which?", "Is it {outcome}?", tuple("abcdefgh")),), codes=np.arange(8)[:, None])
-    asked = questions.probe_questions(found, np.full(8, 1 / 8), np.ones(8, dtype=bool), False)
+    asked = [q for q in Dialogue(draw_of(found), Rules()).look().questions if q.source == "probe"]
     assert asked[0].options == ("a", "b", "c", "d", questions.OTHER)
     assert asked[0].answers.tolist() == [0, 1, 2, 3, 4, 4, 4, 4]
     assert len(asked) == 9  # and one yes/no version for each outcome
@@ -132,7 +132,7 @@ def test_hyperplanes_are_those_of_a_logistic_regression(routes: Draw) -> None:
 
 def test_every_edge_of_the_merge_tree_gives_a_bipartition() -> None:
     draw = digits(3, 1)
-    sides = separators.bipartitions(draw.labels, draw.merges, np.full(8, 1 / 8))
+    sides = separators.bipartitions(separators.merge_tree(draw.labels, draw.merges, 8), np.full(8, 1 / 8))
     assert len(np.unique(sides ^ sides[:, :1], axis=0)) == len(sides)
     assert 7 <= len(sides) <= 7 + separators.UNIONS
     assert (np.abs(sides.mean(1) - 0.5) <= 1e-12).sum() >= 8  # unions of half the belief

@@ -19,6 +19,7 @@ def chat(frame: Frame, params: Any) -> Panel:
         "turns": _turns(frame, params),
         "prompt": _prompt(data, params),
         "options": _options(data, params),
+        "person": "Simulated person" if params.answerer == "simulated" else "You",
         "folds": _folds(data),
         "lead": True,
     }
@@ -35,6 +36,8 @@ def _prompt(data: Mapping[str, Any], params: Any) -> str | None:
     question = data.get("question")
     if question is not None:
         return str(question["text"]) if params.answerer == "me" else None
+    if "solution" in data:
+        return f"Solution: {data['solution']['name']}."
     if "belief" in data:
         return None
     arrived = data.get("arrived")

@@ -17,7 +17,7 @@ PAD, STEP = 0.035, 0.011  # of the map's width: around a hull, between solutions
 GOLDEN = math.pi * (3 - math.sqrt(5))  # turn between neighbours of a sunflower
 FAINTEST = 0.12
 HANDLE = "tau"  # the shape's name carries the threshold, so that a drag can be read without the run
-DISTANCE = "share of what differs, 0 to 1"
+DISTANCE = "share that differs"
 
 
 def cloud(data: Mapping[str, Any], answered: int) -> Figure:
@@ -87,10 +87,7 @@ def _title(data: Mapping[str, Any], answered: int) -> str:
 
 def _cloud_summary(data: Mapping[str, Any]) -> str:
     shown = f"; hulls of the {HULLS} most believed" if len(data["belief"]) > HULLS else ""
-    return (
-        "A mark is a solution, a hull with a letter a meaning, opacity is weight. Solutions that behave alike stand at one place and are fanned out"
-        f"{shown}. {data['entropy'][-1]:.1f} bits are open."
-    )
+    return f"A mark is a solution, opacity its weight, an island with a letter a meaning{shown}. What behaves alike is fanned out around one place."
 
 
 def spread(places: np.ndarray, step: float) -> np.ndarray:
@@ -138,7 +135,7 @@ def barcode(data: Mapping[str, Any]) -> Figure | None:
     handle = min(tau, reach) if tau is not None else reach
     notes = [label(handle, 1, _cut_text(tau), "$method", anchor="right" if handle > 0.6 * reach else "left", yref="paper", yanchor="bottom")]
     plot = layout(
-        axis("scale at which components join", DISTANCE, range=[0, reach], showgrid=False),
+        axis("scale \u03b5", DISTANCE, range=[0, reach], showgrid=False),
         axis("component", "rank, shortest bar first", range=[-1, deaths.size + 1], showgrid=False, nticks=5),
         top=28,
         annotations=notes,

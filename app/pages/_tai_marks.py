@@ -15,8 +15,8 @@ from app.plotting import Trace, bars, label, plain_text
 PALETTE = ("uncertainty", "images", "decisions", "worlds", "code", "adapt", "look-inside")
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "pentagon")
 WRAP, LINES = 46, 2  # a phone's width in characters, and lines of a name
-ROW_PX = 50
-BAR = 0.2  # of a row
+ROW_PX = 56
+BAR = 0.16  # of a row
 
 
 def colour_of(number: int) -> str:

@@ -23,14 +23,14 @@ def belief(data: Mapping[str, Any]) -> Figure | None:
     if not rows:
         return None
     shown, rest = rows[:ROWS], rows[ROWS:]
-    names = [f"{letter(row['colour'])}  {row['name']}" for row in shown]
+    names = [f"{letter(row['colour'])}  {row['belief']:.0%}  {row['name']}" for row in shown]
     values, colours = [row["belief"] for row in shown], [colour_of(row["colour"]) for row in shown]
     if rest:
-        names.append(f"{len(rest)} others together")
         values.append(sum(row["belief"] for row in rest))
+        names.append(f"{values[-1]:.0%}  {len(rest)} others together")
         colours.append("$muted")
     if data["outside"]:
-        names.append("none of these")
+        names.append(f"{data['outside']:.0%}  none of these")
         values.append(data["outside"])
         colours.append("$warning")
     traces, notes, rows_axis, height = row_bars(names, floats(values), colours, hover="%{x:.1%}: %{text}")
@@ -46,15 +46,15 @@ def table(data: Mapping[str, Any], selector: str) -> Panel | None:
     if not rows:
         return None
     chosen = next((i for i, row in enumerate(rows) if row["chosen"]), None)
-    # The figures stand last: on a phone they scroll into sight.
-    columns = [{"name": "asked", "kind": "text"}, {"name": "question", "kind": "text"}, {"name": "about", "kind": "text"}]
-    columns += [{"name": f"{name} (bits)", "kind": "number"} for name in ("TEIG", "EIG", "waste")]
+    # The figures come first: a phone shows them and the beginning of the question.
+    columns = [{"name": "asked", "kind": "text"}, *({"name": f"{name} (bits)", "kind": "number"} for name in ("TEIG", "EIG", "waste"))]
+    columns += [{"name": "about", "kind": "text"}, {"name": "question", "kind": "text"}]
     cells = [
         [
             "\u25b8" if row["chosen"] else "",
-            f"{row['text']}  [{' | '.join(row['options'])}]",
+            *(_bits(row[key]) for key in ("teig", "eig", "waste")),
             SOURCES[row["source"]],
-            *(_bits(row[k]) for k in ("teig", "eig", "waste")),
+            f"{row['text']}  [{' | '.join(row['options'])}]",
         ]
         for row in rows
     ]

@@ -84,7 +84,7 @@ def _charts(name: str, title: str, pair: Sequence[Solution]) -> Figure:
     for number, solution in enumerate(pair):
         shown, end = solution.shown, "" if number == 0 else str(number + 1)
         high = 1 - number * room
-        domain = (high - 0.62 * room, high - 0.04 * room)
+        domain = (high - 0.74 * room, high - 0.1 * room)
         notes.append(label(0, domain[1], f"<b>{wrapped(solution.name, 56)}</b>", solution.colour, xref="paper", yref="paper", yanchor="bottom", shift=(0, 2)))
         if shown["mark"] == "pie":
             traces.append(_pie(shown, domain))
@@ -107,7 +107,7 @@ def _chart(shown: Mapping[str, Any], look: Mapping[str, tuple[str, str]], x_name
     hover = "%{x}: %{y:,.5~g}"
     for key in dict.fromkeys(cell["series"] for cell in shown["cells"]):
         colour, dash = look.get(key, SERIES[0])
-        x = [cell["x"] for cell in shown["cells"] if cell["series"] == key]
+        x = [plain_text(cell["x"]) for cell in shown["cells"] if cell["series"] == key]
         y = np.array([cell["value"] for cell in shown["cells"] if cell["series"] == key], dtype=float)
         named = plain_text(key) or "all sources"
         if shown["mark"] == "bar":
@@ -156,7 +156,7 @@ def _routes(name: str, title: str, pair: Sequence[Solution], data: Mapping[str, 
         label(*shop["at"], plain_text(shop["name"]), "$ink", anchor="right", yanchor="top" if i == 0 else "bottom", shift=(6, (-8, 8)[i > 0]))
         for i, shop in enumerate(shops)
     ]
-    notes.append(label(*place["start"], "you", "$ink", anchor="center", yanchor="top", shift=(0, -8)))
+    notes.append(label(*place["start"], "you", "$ink", anchor="right", shift=(-8, 0)))
     shapes = []
     for found in place["obstacles"]:
         edges = {"x0": found["x0"] - 0.5, "x1": found["x1"] + 0.5, "y0": found["y0"] - 0.5, "y1": found["y1"] + 0.5}
@@ -169,7 +169,7 @@ def _routes(name: str, title: str, pair: Sequence[Solution], data: Mapping[str, 
     ]
     size = place["size"]
     plot = layout(
-        axis("to the east", "cells", range=[-0.5, size - 0.5], showgrid=False, nticks=7),
+        axis("to the east", "cells", range=[-2.0, size - 0.5], showgrid=False, nticks=7),
         axis("to the north", "cells", range=[-0.5, size - 0.5], showgrid=False, scaleanchor="x", constrain="domain", nticks=7),
         top=14 + 18 * len(pair),
         annotations=notes,

@@ -25,21 +25,13 @@ def views(frame: Frame, params: Any) -> list[View]:
     replayed = bool(params.answers) and answered_now < len(params.answers)
     if "arrived" not in data and ("candidates" not in data or replayed):
         return []  # what was shown stays: an answer must not make the page begin anew
-    made: list[View | None] = [
-        cloud(data, answered_now),
-        chat(frame, params),
-        choices(data),
-        belief(data),
-        barcode(data),
-        diagram(data),
-        table(data, params.selector),
-        gains(data),
-        entropy(data),
-        leading(data),
-        distances(data),
-        coverage(data),
-    ]
-    return [view for view in made if view is not None]
+    halves = [choices(data), leading(data), belief(data), barcode(data), diagram(data), entropy(data), gains(data)]
+    above: list[View] = [view for view in halves if view is not None]
+    below: list[View] = [view for view in (distances(data), coverage(data)) if view is not None]
+    if len(above) % 2 and below:  # the table is wide: what stands alone above it would leave a gap
+        above.append(below.pop(0))
+    questions = table(data, params.selector)
+    return [cloud(data, answered_now), chat(frame, params), *above, *([questions] if questions else []), *below]
 
 
 def on_event(view: str, event: Mapping[str, Any], params: Mapping[str, Any]) -> Changes | None:

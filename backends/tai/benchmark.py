@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 
 from backends.tai.candidates import Candidates, Task
 from backends.tai.dialogue import Dialogue, Rules, Selector
 from backends.tai.draws import Draw, Geometry, analyse
+from backends.tai.pool import Pool
 from backends.tai.simulation import Person, hidden, is_right, person, play
 
 DIALOGUES = 40
@@ -62,22 +64,22 @@ def run(
         if draw is None or task.redraws:
             rng = np.random.default_rng([rules.seed, STREAM, number])
             draw = analyse(task.draw(count, rng), geometry, rng)
-            by_means = k_means(draw, number)
+            pool, by_means = Pool(draw, rules.binary), Pool(k_means(draw, number), rules.binary)
         place = hidden(draw.candidates, rules.seed + number)
         for name, condition in conditions.items():
             who = person(draw.candidates, place, condition.true_error_rate, rules.seed + number)
             for strategy in STRATEGIES:
                 check()
                 led = replace(rules, error_rate=condition.error_rate, most_turns=MOST_TURNS, seed=rules.seed + number)
-                results[name][strategy].append(_played(strategy, by_means if strategy == "k-means" else draw, led, who))
+                results[name][strategy].append(_played(strategy, by_means if strategy == "k-means" else pool, led, who))
         yield results
 
 
-def _played(strategy: str, draw: Draw, rules: Rules, who: Person) -> Played:
+def _played(strategy: str, pool: Pool, rules: Rules, who: Person) -> Played:
     if strategy == "one by one":
-        return one_by_one(draw, who, rules.seed)
+        return one_by_one(pool.draw, who, rules.seed)
     selectors: dict[str, Selector] = {"eig": "eig", "random": "random"}
-    dialogue = Dialogue(draw, replace(rules, selector=selectors.get(strategy, "teig")))
+    dialogue = Dialogue(pool.draw, replace(rules, selector=selectors.get(strategy, "teig")), shared=pool)
     look = play(dialogue, who)
     style = sum(turn.reply.question.source == "style" for turn in dialogue.turns)
     return Played(len(dialogue.turns), style, is_right(dialogue, look, who))
@@ -122,19 +124,26 @@ def one_by_one(draw: Draw, who: Person, seed: int) -> Played:
 
 def summary(played: list[Played]) -> dict[str, float]:
     """Mean turns with a 95 % interval (normal), mean style questions, share of right ones with a 95 % interval (Wilson)."""
-    from scipy.stats import binomtest
-
     turns = np.array([p.turns for p in played], dtype=float)
     half = 1.96 * float(turns.std(ddof=1)) / np.sqrt(len(turns)) if len(turns) > 1 else 0.0
     right = sum(p.right for p in played)
-    interval = binomtest(right, len(played)).proportion_ci(method="wilson")
+    low, high = _wilson(right, len(played))
     return {
         "turns": float(turns.mean()),
         "turns_low": float(turns.mean() - half),
         "turns_high": float(turns.mean() + half),
         "style": float(np.mean([p.style for p in played])),
         "right": right / len(played),
-        "right_low": float(interval.low),
-        "right_high": float(interval.high),
+        "right_low": low,
+        "right_high": high,
         "dialogues": float(len(played)),
     }
+
+
+@lru_cache(maxsize=1024)
+def _wilson(right: int, total: int) -> tuple[float, float]:
+    """The 95 % interval of a share; remembered, since a table is made anew after each wish."""
+    from scipy.stats import binomtest
+
+    interval = binomtest(right, total).proportion_ci(method="wilson")
+    return float(interval.low), float(interval.high)

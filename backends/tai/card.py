@@ -85,9 +85,9 @@ def _extra(group: str, *, advanced: bool = True, **more: Any) -> dict[str, Any]:
 class Params(contract.Params):
     """Params of one dialogue, or of a benchmark of forty."""
 
-    task: Literal["code", "visualisation", "navigation", "text", "own"] = Field(
+    task: Literal["code", "visualisation", "navigation", "own", "text"] = Field(
         "code",
-        description="What is asked for: a program, a chart, a route, a sentence of a language model, or your own program",
+        description="What is asked for: a program, a chart, a route, your own program, or a sentence of a language model",
         json_schema_extra=_extra("Request", advanced=False),
     )
     answerer: Literal["me", "simulated"] = Field(
@@ -247,39 +247,41 @@ CARD = Card(
         "seconds": Metric("s", "wall time of the run", "lower", "measured"),
     },
     presets=(
-        Preset("code", "Search a list", {}, 2),
-        Preset("chart", "Show me the electricity", {"task": "visualisation"}, 2),
-        Preset("route", "Take me to the shop", {"task": "navigation"}, 2),
+        Preset("code", "Search a list", {}, 1),
+        Preset("chart", "Show me the electricity", {"task": "visualisation"}, 1),
+        Preset("route", "Take me to the shop", {"task": "navigation"}, 1),
         Preset("text", "A sentence of a language model", {"task": "text"}, 20),
-        Preset("own", "Your own functions", {"task": "own"}, 2),
-        Preset("by-teig", "Simulated person, questions by TEIG", {"answerer": "simulated", "options": "binary"}, 3),
-        Preset("by-eig", "Simulated person, questions by EIG", {"answerer": "simulated", "options": "binary", "selector": "eig"}, 3),
-        Preset("by-text", "Distance of the texts", {"answerer": "simulated", "options": "binary", "text_weight": 1.0}, 3, fails=True),
+        Preset("own", "Your own functions", {"task": "own"}, 1),
+        Preset("by-teig", "Simulated person, questions by TEIG", {"answerer": "simulated", "options": "binary"}, 1),
+        Preset("by-eig", "Simulated person, questions by EIG", {"answerer": "simulated", "options": "binary", "selector": "eig"}, 1),
+        Preset("by-text", "Distance of the texts", {"answerer": "simulated", "options": "binary", "text_weight": 1.0}, 1, fails=True),
         Preset(
             "wrong-answers",
             "Where it fails: wrong answers, none assumed",
             {"answerer": "simulated", "options": "binary", "true_error_rate": 0.2, "error_rate": 0.0},
-            3,
+            1,
             fails=True,
         ),
-        Preset("coarse", "Where it fails: the largest gap", {"answerer": "simulated", "threshold": "absolute"}, 3, fails=True),
+        Preset("coarse", "Where it fails: the largest gap", {"answerer": "simulated", "threshold": "absolute"}, 1, fails=True),
         Preset("benchmark", "Forty dialogues, 10 % wrong answers", {"mode": "benchmark", "options": "binary", "true_error_rate": 0.1, "error_rate": 0.1}, 15),
     ),
     exercise=(
         Step(
             "by-eig",
             "Let EIG ask, then TEIG. How many questions were about style, and why does EIG like them?",
-            "EIG counts a bit about the candidate as much as a bit about the intent. A question that halves every intent gives it a full bit, all of it waste.",
+            "Of EIG's 9 questions 6 were about style, of TEIG's 4 none. EIG counts a bit about the candidate as much as one about the intent: "
+            "a question that halves every intent looks as good as can be, and nearly all of it is waste.",
         ),
         Step(
             "by-text",
-            "The distance is now that of the texts. What do the clusters follow, and which distance knows what the program does?",
-            "They follow how a function is written. Only the distance of what the functions return knows the intents.",
+            "The distance is now that of the texts. How many meanings are found, and which distance knows what the program does?",
+            "48: no two functions are written alike, so each is a meaning of its own and 12 questions are too few. The distance of what they return finds 17.",
         ),
         Step(
             "wrong-answers",
             "A fifth of the answers is wrong and the lab assumes none. What happens to the right intent? Set the assumed rate to 0.2: what is the price?",
-            "One wrong answer rules it out for good. With 0.2 it comes back, but an answer is worth only $1-H_2(0.2)=0.28$ bit, so the dialogue is longer.",
+            "One wrong answer rules it out for good: 4 questions, a wrong solution. With 0.2 it comes back, but an answer is worth only $1-H_2(0.2)=0.28$ bit: "
+            "12 questions.",
         ),
     ),
     claims=(),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from functools import cached_property
 from typing import Literal
 
@@ -12,9 +12,9 @@ import numpy as np
 from backends.contract import InputError
 from backends.tai import belief as beliefs
 from backends.tai.draws import Draw, Reply
-from backends.tai.homology import barcode, components
 from backends.tai.information import entropy, scores, waste
-from backends.tai.questions import Partition, Question, pool
+from backends.tai.pool import Pool
+from backends.tai.questions import Partition, Question
 
 Selector = Literal["teig", "eig", "random"]
 LEAST_BITS = 0.02
@@ -84,7 +84,8 @@ class Turn:
 
 @dataclass(eq=False)
 class Dialogue:
-    """A dialogue over one draw after another. ``fresh``: makes a draw that fits the replies, or None where the task cannot.
+    """A dialogue over one draw after another. ``fresh``: makes a draw that fits the replies, or None where the task cannot. ``shared``: the
+    draw's pool, where other dialogues over it have made one.
 
     The state is rebuilt from the replies alone, so that undo is to play them again without the last one.
     """
@@ -92,56 +93,37 @@ class Dialogue:
     draw: Draw
     rules: Rules
     fresh: Callable[[list[Reply], float, int], Draw] | None = None
+    shared: InitVar[Pool | None] = None
     replies: list[Reply] = field(default_factory=list)
     turns: list[Turn] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     outside: float = 0.0  # mass of "none of the candidates"
     draws: int = 1
+    pool: Pool = field(init=False)
     weights: np.ndarray = field(init=False)
     error_rate: float = field(init=False)
     struck: set[str] = field(default_factory=set)
     _since: int = 0  # replies that the current draw already fits
-    _parts: dict[bytes, Partition] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, shared: Pool | None) -> None:
+        self.pool = shared or Pool(self.draw, self.rules.binary)
         self.weights = np.full(len(self.draw.candidates), 1 / len(self.draw.candidates))
         self.error_rate = self.rules.error_rate
 
     def look(self) -> Look:
         """Clusters, belief, questions and the choice among them, as they stand."""
         living = beliefs.alive(self.weights)
-        partition = self.partition(living)
+        partition = self.pool.partition(living)
         mass = beliefs.belief(self.weights, partition.labels) * (1 - self.outside)
         stop = self._stop(mass)
         if stop is not None:
             return Look(living, partition, mass, (), np.zeros(0), np.zeros(0), stop, None)
-        binary, struck = self.rules.binary, self.struck
-        questions = pool(self.draw.candidates, self.weights, living, partition, self.draw.distance, binary=binary, struck=struck)
+        questions = self.pool.questions(self.weights, living, self.struck)
         about_intent, about_candidate = self._scores(questions, partition.labels)
         if not questions or about_intent.max() < LEAST_BITS:
             return Look(living, partition, mass, tuple(questions), about_intent, about_candidate, "no question tells the meanings apart any more", None)
         look = Look(living, partition, mass, tuple(questions), about_intent, about_candidate, None, None)
         return Look(living, partition, mass, look.questions, about_intent, about_candidate, None, self._choose(look))
-
-    def partition(self, living: np.ndarray) -> Partition:
-        """The clusters of the living candidates (N,) bool: their own barcode, cut at the draw's tau.
-
-        tau is estimated once a draw, from all its candidates: a handful that is left has too few bars for a rule.
-        """
-        key = living.tobytes()
-        if key not in self._parts:
-            at = np.flatnonzero(living)
-            small = self.draw.distance[np.ix_(at, at)]
-            deaths, merges = barcode(small)
-            local = self.draw.labels[at]
-            if self.draw.clustering == "components":
-                local = np.where(local < 0, -1, components(len(at), deaths, merges, self.draw.tau))
-            labels = np.full(len(living), -1)
-            labels[at] = local
-            kept = np.unique(labels[labels >= 0])
-            labels[labels >= 0] = np.searchsorted(kept, labels[labels >= 0])
-            self._parts[key] = Partition(labels, deaths, merges, at)
-        return self._parts[key]
 
     def _stop(self, mass: np.ndarray) -> str | None:
         if self.outside > self.rules.stop_at - 1e-12:
@@ -162,7 +144,7 @@ class Dialogue:
         share = self.weights[inside] / self.weights[inside].sum()
         of_cluster = np.eye(int(labels.max()) + 1)[labels[inside]] * share[:, None]
         options = np.array([q.n_options for q in questions])
-        answers = np.stack([q.answers[inside] for q in questions])
+        answers = np.stack([q.answers for q in questions])[:, inside]
         given = answers[:, None, :] == np.arange(options.max())[None, :, None]
         joint = np.swapaxes(given @ of_cluster, 1, 2)
         # What implies no option counts as undecided between them all.
@@ -194,7 +176,7 @@ class Dialogue:
         self.struck.add(question.id)
         self._take(reply)
         made_anew = self._contract()
-        labels = self.partition(beliefs.alive(self.weights)).labels
+        labels = self.pool.partition(beliefs.alive(self.weights)).labels
         mass = beliefs.belief(self.weights, labels)
         after = float(entropy(mass / mass.sum())) if mass.sum() > 0 else 0.0
         promised = float(look.teig[place]), float(look.eig[place])
@@ -246,7 +228,7 @@ class Dialogue:
                 return False
         self.draw, self.outside, self.draws = draw, 0.0, self.draws + 1
         self.weights = np.full(len(draw.candidates), 1 / len(draw.candidates))
-        self._since, self._parts = len(self.replies), {}
+        self._since, self.pool = len(self.replies), Pool(draw, self.rules.binary)
         return True
 
     def winner(self, look: Look) -> list[int]:

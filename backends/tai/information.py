@@ -29,7 +29,7 @@ def entropy(p: np.ndarray, axis: int = -1) -> np.ndarray:
     1.5
     """
     p = np.asarray(p, dtype=float)
-    return -np.sum(p * np.log2(p, out=np.zeros_like(p), where=p > 0), axis=axis)
+    return 0.0 - np.sum(p * np.log2(p, out=np.zeros_like(p), where=p > 0), axis=axis)  # no negative zero
 
 
 def _distribution(p: np.ndarray, name: str) -> np.ndarray:

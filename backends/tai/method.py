@@ -53,9 +53,10 @@ from backends.tai import benchmark, picture
 from backends.tai.benchmark import Condition, Played
 from backends.tai.candidates import Candidates
 from backends.tai.card import TEXT_LIMIT, Params
-from backends.tai.dialogue import Dialogue, Look, Rules, Selector
+from backends.tai.dialogue import Dialogue, Look, Rules
 from backends.tai.distances import embed
 from backends.tai.draws import Draw, Geometry, Reply, analyse, redraw
+from backends.tai.pool import Pool
 from backends.tai.simulation import Person, hidden, is_right, person, play
 from backends.tai.tasks import open_task
 
@@ -165,10 +166,13 @@ class _Run:
 
         return self.analysed(self.context.memo("redraw", key, make), key, FRESH_STREAM)
 
-    def lead(self, draw: Draw, selector: Selector | None = None, error_rate: float | None = None) -> Dialogue:
-        rules = self.rules
-        rules = replace(rules, selector=selector or rules.selector, error_rate=rules.error_rate if error_rate is None else error_rate)
-        return Dialogue(draw, rules, self.fresh if self.task.redraws else None)
+    @cached_property
+    def pool(self) -> Pool:
+        """That of the first draw, which the baselines share."""
+        return Pool(self.first_draw, self.rules.binary)
+
+    def lead(self, rules: Rules) -> Dialogue:
+        return Dialogue(self.first_draw, rules, self.fresh if self.task.redraws else None, self.pool)
 
     # --------------------------------------------------------------------------------------------------- dialogue
 
@@ -181,7 +185,7 @@ class _Run:
         who = person(self.first, hidden(self.first, params.seed), params.true_error_rate, params.seed)
         self.opening(draw)
         yield self.frame(0.4, "distances of what the candidates do")
-        led = self.lead(draw)
+        led = self.lead(self.rules)
         look = led.look()
         self.show(led, look)
         yield self.frame(0.45, f"{len(look.belief)} meanings in {len(draw.candidates)} candidates")
@@ -287,7 +291,7 @@ class _Run:
 
     def baseline(self, selector: Literal["teig", "eig", "random"], who: Person) -> dict[str, Any]:
         self.context.check()
-        led = self.lead(self.first_draw, selector)
+        led = self.lead(replace(self.rules, selector=selector))
         look = play(led, who)
         style = sum(turn.reply.question.source == "style" for turn in led.turns)
         return {"entropy": picture.entropies(led, look), "turns": len(led.turns), "style": style, "right": is_right(led, look, who)}

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from backends.tai.candidates import Candidates
-from backends.tai.separators import bipartitions, hyperplanes
+from backends.tai.separators import MergeTree, bipartitions, hyperplanes, merge_tree
 
 Source = Literal["probe", "hyperplane", "style"]
 OPTIONS_LIMIT = 5  # buttons; rarer outcomes share the last one
@@ -89,39 +89,33 @@ def _option_of(outcomes: Sequence[str], names: Sequence[tuple[str, ...]], rest: 
     return np.array([option.get(outcome, missing) for outcome in outcomes], dtype=int)
 
 
-def probe_questions(candidates: Candidates, weights: np.ndarray, living: np.ndarray, binary: bool, struck: Collection[str] = ()) -> list[Question]:
-    """For each probe the open question (unless ``binary``) and its yes/no versions, of outcomes that living candidates (N,) bool show.
+def open_questions(candidates: Candidates, weights: np.ndarray, living: np.ndarray, struck: Collection[str] = ()) -> list[Question]:
+    """The open question about each probe that parts the living candidates (N,) bool.
 
-    Probes that part the living candidates the same way are told apart by nothing: only the first whose question is not struck is asked.
+    Probes that part them the same way are told apart by nothing: only the first whose question is not struck is asked.
     """
     if not candidates.probes:
         return []
-    alike: dict[bytes, list[int]] = {}
+    found: dict[bytes, Question] = {}
     for axis, row in enumerate(canonical(candidates.codes[living].T)):
-        if row.any():
-            alike.setdefault(row.tobytes(), []).append(axis)
-    return [question for axes in alike.values() for question in _of_alike(candidates, weights, living, axes, binary, struck)]
-
-
-def _of_alike(candidates: Candidates, weights: np.ndarray, living: np.ndarray, axes: list[int], binary: bool, struck: Collection[str]) -> list[Question]:
-    found: dict[int | None, Question] = {}  # by the living candidate that says yes first; None is the open question
-    for axis in axes:
+        key = row.tobytes()
+        if not row.any() or key in found:
+            continue
         probe, codes = candidates.probes[axis], candidates.codes[:, axis]
-        seen, first = np.unique(codes[living], return_index=True)
-        if None not in found and not binary:
-            mass = np.bincount(codes[living], weights[living], len(probe.outcomes))
-            question = _open(probe.question, probe.outcomes, codes, seen, mass, axis, "probe")
-            if question.id not in struck:
-                found[None] = question
-        wanted = zip(seen.tolist(), first.tolist(), strict=True) if binary or len(seen) > 2 else ()
-        for code, place in wanted:
-            if place not in found:
-                question = _yes_no(probe.ask(code), probe.outcomes, codes, code, axis, "probe")
-                if question.id not in struck:
-                    found[place] = question
-        if len(found) == (not binary) + (len(seen) if binary or len(seen) > 2 else 0):
-            break
+        mass = np.bincount(codes[living], weights[living], len(probe.outcomes))
+        question = _open(probe.question, probe.outcomes, codes, np.unique(codes[living]), mass, axis, "probe")
+        if question.id not in struck:
+            found[key] = question
     return list(found.values())
+
+
+def yes_no_questions(candidates: Candidates) -> list[Question]:
+    """For every outcome of every probe, whether it should come of it; by probe, then by outcome."""
+    return [
+        _yes_no(probe.ask(code), probe.outcomes, candidates.codes[:, axis], code, axis, "probe")
+        for axis, probe in enumerate(candidates.probes)
+        for code in range(len(probe.outcomes))
+    ]
 
 
 def style_questions(candidates: Candidates, weights: np.ndarray, living: np.ndarray, binary: bool) -> list[Question]:
@@ -155,7 +149,7 @@ def _yes_no(text: str, outcomes: Sequence[str], codes: np.ndarray, code: int, ax
     return Question(source, text, ("yes", "no"), (codes != code).astype(int), axis, ((outcomes[code],), ()), rest=True)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Partition:
     """The clusters as they stand: labels (N,), -1 outside; deaths (M - 1,) and merges (M - 1, 2) of the candidates ``at`` (M,), in their places there."""
 
@@ -163,6 +157,16 @@ class Partition:
     deaths: np.ndarray
     merges: np.ndarray
     at: np.ndarray
+
+    @property
+    def count(self) -> int:
+        """K."""
+        return int(self.labels.max(initial=-1)) + 1
+
+    @cached_property
+    def tree(self) -> MergeTree:
+        """What the merges say of the clusters."""
+        return merge_tree(self.labels[self.at], self.merges, self.count)
 
 
 def hyperplane_questions(candidates: Candidates, weights: np.ndarray, living: np.ndarray, partition: Partition, distance: np.ndarray) -> list[Question]:
@@ -172,11 +176,9 @@ def hyperplane_questions(candidates: Candidates, weights: np.ndarray, living: np
     """
     labels = partition.labels
     inside = living & (labels >= 0)
-    k = int(labels[inside].max(initial=-1)) + 1
-    if k < 2 or not candidates.features.shape[1]:
+    if partition.count < 2 or not candidates.features.shape[1]:
         return []
-    mass = np.bincount(labels[inside], weights[inside], k)
-    sides = bipartitions(labels[partition.at], partition.merges, mass)
+    sides = bipartitions(partition.tree, np.bincount(labels[inside], weights[inside], partition.count))
     of_candidate = sides[:, labels[inside]]
     share = weights[inside] / weights[inside].sum()
     normals, offsets = hyperplanes(candidates.features[inside], share, of_candidate)
@@ -219,31 +221,9 @@ def canonical(answers: np.ndarray) -> np.ndarray:
     return np.take_along_axis(rank, answers, 1)
 
 
-def distinct(questions: Sequence[Question], living: np.ndarray) -> list[Question]:
-    """The questions that differ: constant ones and repeats of an answer vector over the living candidates (N,) bool are dropped.
-
-    Two vectors are the same when the options can be renamed into each other. The first of a kind is kept: probes come first.
-    """
+def keys(questions: Sequence[Question], living: np.ndarray) -> list[bytes]:
+    """What each question tells of the living candidates (N,) bool: equal where the options can be renamed into each other, empty where all say the same."""
     if not questions:
         return []
-    kept: dict[bytes, Question] = {}
-    for question, row in zip(questions, canonical(np.stack([q.answers[living] for q in questions])), strict=True):
-        if row.any():
-            kept.setdefault(row.tobytes(), question)
-    return list(kept.values())
-
-
-def pool(
-    candidates: Candidates,
-    weights: np.ndarray,
-    living: np.ndarray,
-    partition: Partition,
-    distance: np.ndarray,
-    *,
-    binary: bool,
-    struck: Collection[str] = (),
-) -> list[Question]:
-    """All questions that can be asked now, probes first, then hyperplanes and style; without those whose id is struck."""
-    found = probe_questions(candidates, weights, living, binary, struck)
-    more = hyperplane_questions(candidates, weights, living, partition, distance) + style_questions(candidates, weights, living, binary)
-    return distinct(found + [q for q in more if q.id not in struck], living)
+    rows = canonical(np.stack([q.answers for q in questions])[:, living]).astype(np.uint8)
+    return [row.tobytes() if told else b"" for row, told in zip(rows, rows.any(1), strict=True)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 RIDGE = 1.0  # of the penalty ||w||^2 / 2 beside N times the mean loss, as scikit-learn's C = 1
@@ -10,13 +12,16 @@ UNIONS = 16
 PARTS = 32  # of the merge tree that are paired, the most even ones
 
 
-def bipartitions(labels: np.ndarray, merges: np.ndarray, mass: np.ndarray) -> np.ndarray:
-    """Sides of the clusters (S, K) bool: one for each edge of the merge tree between clusters, then unions near half of the belief.
+@dataclass(frozen=True, slots=True)
+class MergeTree:
+    """cuts (K - 1, K) bool: the clusters on one side of each edge; parts (P, K) bool: what a cut leaves on either side, or what one merge joins."""
 
-    labels (N,): cluster of each candidate; merges (N - 1, 2): of their barcode, from below; mass (K,): belief. The unions are those of
-    two parts of the tree (a part: what a cut leaves on one side, or what one merge joins), at most 16, nearest to 1/2.
-    """
-    k = len(mass)
+    cuts: np.ndarray
+    parts: np.ndarray
+
+
+def merge_tree(labels: np.ndarray, merges: np.ndarray, k: int) -> MergeTree:
+    """The edges of a barcode that lie between clusters. labels (N,): cluster of each candidate; merges (N - 1, 2): from below."""
     edges = labels[merges]
     edges = edges[(edges[:, 0] != edges[:, 1]) & (edges >= 0).all(1)]
     joined = []
@@ -25,15 +30,21 @@ def bipartitions(labels: np.ndarray, merges: np.ndarray, mass: np.ndarray) -> np
         group[group == group[b]] = group[a]
         joined.append(group == group[a])
     cuts = _cuts(k, edges)
-    parts = _distinct(np.array([*np.eye(k, dtype=bool), *joined, *cuts, *~cuts]))
-    share = parts @ mass / mass.sum()
-    parts = parts[np.argsort(-np.minimum(share, 1 - share), kind="stable")[:PARTS]]
+    return MergeTree(cuts, _distinct(np.array([*np.eye(k, dtype=bool), *joined, *cuts, *~cuts])))
+
+
+def bipartitions(tree: MergeTree, mass: np.ndarray) -> np.ndarray:
+    """Sides of the clusters (S, K) bool: one for each edge of the merge tree, then unions near half of the belief.
+
+    mass (K,): belief. The unions are those of two parts of the tree, at most 16, nearest to 1/2.
+    """
+    share = tree.parts @ mass / mass.sum()
+    parts = tree.parts[np.argsort(-np.minimum(share, 1 - share), kind="stable")[:PARTS]]
     first, second = np.triu_indices(len(parts), 1)
     unions = parts[first] | parts[second]
     unions = unions[~unions.all(1)]
-    nearest = np.argsort(np.abs(unions @ mass / mass.sum() - 0.5), kind="stable")
-    near = _distinct(_canonical(unions[nearest]))[:UNIONS]
-    return _distinct(_canonical(np.concatenate([cuts, near])))
+    unions = _canonical(unions[np.argsort(np.abs(unions @ mass / mass.sum() - 0.5), kind="stable")])
+    return _distinct(np.concatenate([_canonical(tree.cuts), _distinct(unions, UNIONS)]))
 
 
 def _cuts(k: int, edges: np.ndarray) -> np.ndarray:
@@ -59,9 +70,14 @@ def _canonical(sides: np.ndarray) -> np.ndarray:
     return sides ^ sides[:, :1]
 
 
-def _distinct(rows: np.ndarray) -> np.ndarray:
-    """The rows without repeats, in their order."""
-    return rows[list({row.tobytes(): i for i, row in reversed(list(enumerate(rows)))}.values())[::-1]]
+def _distinct(rows: np.ndarray, most: int | None = None) -> np.ndarray:
+    """The rows without repeats, in their order, at most so many."""
+    first: dict[bytes, int] = {}
+    for place, row in enumerate(rows):
+        if len(first) == most:
+            break
+        first.setdefault(row.tobytes(), place)
+    return rows[list(first.values())]
 
 
 def hyperplanes(features: np.ndarray, weights: np.ndarray, sides: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -14,19 +14,24 @@ export class Panel {
   }
 
   /**
-   * Takes {turns: [{who: "lab" | "person", text}], options: [{id, text, quiet?}], prompt, folds?: [{title, lines, code?}], lead?}.
+   * Takes {turns: [{who: "lab" | "person", text}], options: [{id, text, quiet?}], prompt, person?, folds?: [{title, lines, code?}], lead?}.
    * Quiet options are no answers (back, not sure); folds are texts on demand; a lead stands beside the main picture.
    */
-  update({ turns, options, prompt, folds = [], lead = false }) {
+  update({ turns, options, prompt, person = "You", folds = [], lead = false }) {
+    this.person = person;
     this.element.classList.toggle("pp-dialogue-lead", lead);
     this.showFolds(folds);
     const hadFocus = this.options.contains(document.activeElement);
     const grown = turns.length > this.log.children.length;
     while (this.log.children.length > turns.length) this.log.lastChild.remove();
     turns.forEach((turn, index) => this.showTurn(turn, index));
-    if (grown) this.log.scrollTop = this.log.scrollHeight;
     this.prompt.textContent = prompt ?? "";
     this.prompt.hidden = !prompt;
+    this.showOptions(options, hadFocus);
+    if (grown) this.log.scrollTop = this.log.scrollHeight; // last: what stands below takes its share of the height first
+  }
+
+  showOptions(options, hadFocus) {
     if (JSON.stringify(options) === this.shownOptions) return;
     this.shownOptions = JSON.stringify(options);
     this.options.replaceChildren(...options.map(({ id, text, quiet }) => button(quiet ? "pp-quiet" : "pp-button", () => this.send({ type: "answer", id }), { text })));
@@ -49,7 +54,7 @@ export class Panel {
       this.log.append(turn);
     }
     turn.dataset.who = who;
-    turn.firstChild.textContent = who === "person" ? "You" : "Lab";
+    turn.firstChild.textContent = who === "person" ? this.person : "Lab";
     if (turn.lastChild.textContent !== text) turn.lastChild.textContent = text;
   }
 }

@@ -31,6 +31,51 @@ def test_a_dialogue_is_answered_and_the_focus_goes_on(demo: Page) -> None:
     expect(demo.get_by_role("log")).to_contain_text("Plan B")
 
 
+def chatting(demo: Page, more: str) -> None:
+    """Shows the demonstration's chat with ``data`` changed by a piece of JavaScript."""
+    demo.evaluate(
+        "(() => { const value = stageValue('r1'); value.views = value.views.filter(v => v.span === 'main' || v.name === 'chat');"
+        f"const {{ data }} = value.views.find(v => v.name === 'chat'); {more}; components.stage.set(value); }})()"
+    )
+
+
+def test_what_is_no_answer_is_quiet_and_texts_unfold_on_demand(demo: Page) -> None:
+    chatting(demo, "data.options.push({id: 'back', text: 'Back', quiet: true}); data.folds = [{title: 'Meanings', lines: ['<b>one', 'two'], code: 'def f'}]")
+    expect(demo.get_by_role("button", name="Back")).to_have_class("pp-quiet")
+    expect(demo.get_by_role("button", name="Plan B")).to_have_class("pp-button")
+    expect(demo.get_by_text("<b>one")).to_be_hidden()
+    demo.get_by_text("Meanings").click()
+    expect(demo.get_by_text("<b>one")).to_be_visible()
+    further = "data.turns.push({who: 'person', text: 'Plan B'}); data.person = 'Simulated person';"
+    chatting(demo, further + " data.folds = [{title: 'Meanings', lines: ['<b>one', 'two'], code: 'def f'}]")
+    expect(demo.get_by_role("log")).to_contain_text("Simulated person")
+    expect(demo.get_by_text("def f")).to_be_visible()  # an answer does not fold it up
+
+
+def test_a_dialogue_that_leads_stands_beside_the_main_picture_and_above_it_on_a_phone(demo: Page) -> None:
+    boxes = []
+    for width in (1440, 390):
+        demo.set_viewport_size({"width": width, "height": 900})
+        chatting(demo, "data.lead = true")
+        demo.locator(".pp-dialogue-lead").wait_for()
+        drawn(demo)
+        boxes.append([demo.locator(f"#demo--view-{name}").bounding_box() for name in ("chat", "band")])
+    (chat, band), (chat_on_phone, band_on_phone) = boxes
+    assert chat is not None and band is not None and chat_on_phone is not None and band_on_phone is not None  # noqa: PT018 - for the type checker
+    assert chat["y"] == band["y"]
+    assert chat["x"] + chat["width"] <= band["x"]
+    assert chat_on_phone["y"] + chat_on_phone["height"] <= band_on_phone["y"]
+
+
+def test_pictures_stay_until_there_are_new_ones(demo: Page) -> None:
+    chatting(demo, "data.prompt = 'Still here?'")
+    demo.evaluate("components.stage.set({...stageValue('r2'), progress: 0.1, views: []})")
+    demo.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    expect(demo.get_by_text("Still here?")).to_be_visible()
+    demo.evaluate("components.stage.set({...stageValue('r2'), progress: 1, views: []})")
+    expect(demo.get_by_text("Still here?")).to_be_hidden()
+
+
 def test_chips_are_pressed_unless_disabled(demo: Page) -> None:
     staged(demo, views="view.name === 'chips'")
     demo.get_by_role("button", name="age").click()
@@ -57,6 +102,16 @@ def test_a_table_cell_is_edited_and_nonsense_is_not_sent(demo: Page) -> None:
     cell.press("Tab")
     demo.get_by_label("used, row 1").uncheck()
     assert acted(demo) == [{"type": "edit", "row": 1, "column": 1, "value": 3.5}, {"type": "edit", "row": 0, "column": 2, "value": False}]
+
+
+def test_a_marked_row_of_a_table_stands_out(demo: Page) -> None:
+    demo.evaluate(
+        "(() => { const value = stageValue('r1'); value.views = value.views.filter(v => v.name === 'table');"
+        "value.views[0].data.marked = 1; components.stage.set(value); })()"
+    )
+    rows = demo.locator("#demo--view-table tbody tr")
+    expect(rows.nth(1)).to_have_attribute("aria-current", "true")
+    expect(demo.locator("#demo--view-table [aria-current]")).to_have_count(1)
 
 
 def test_two_pictures_can_be_wiped_over_each_other(demo: Page) -> None:
