@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from app.pages._kernelband_marks import COLUMNS, counted, log_reach, log_ticks, policy, recorded
+from app.pages._kernelband_marks import COLUMNS, counted, log_reach, log_ticks, ms, policy, recorded
 from app.plotting import Figure, Trace, alpha, axis, band, end_labels, floats, heatmap, intervals, label, layout, line, message, rule, scatter
 
 HEIGHT, PHONE_PLOT_PX = 540, 260
@@ -158,7 +158,7 @@ def table(data: Mapping[str, Any]) -> Figure:
     took = floats(found["ms"])
     traces = [line(np.arange(1, took.size + 1), took, "schedules", "$data", hover="schedule %{x} in order of speed: %{y:.3g} ms")]
     naive = float(took.min()) * found["fastest"]
-    note = label(0.02, math.log10(naive), f"naive {naive:.3g} ms", "$muted", xref="x domain", yanchor="bottom", shift=(0, 2))
+    note = label(0.02, math.log10(naive), f"naive {ms(naive)}", "$muted", xref="x domain", yanchor="bottom", shift=(0, 2))
     plot = layout(
         axis("schedules, fastest first", "rank", rangemode="tozero"),
         axis("time", "ms", **log_ticks(log_reach([*took, naive], above=0.14))),
@@ -170,4 +170,4 @@ def table(data: Mapping[str, Any]) -> Figure:
         f"{counted(found['schedules'], 'schedule')}, {found['failures']} of which fail; the fastest is {found['fastest']:.3g} times faster than the naive one. "
         f"{found['inside']:.0%} of all their edits lead to another measured one, and only those can be drawn.{stale}"
     )
-    return Figure("table", f"The table of times{recorded(data)}", traces, plot, summary, height=360)
+    return Figure("table", f"The table of times{recorded(data)}", traces, plot, summary, span="wide", height=300)

@@ -75,12 +75,17 @@ def cluster_style(place: int) -> tuple[str, str]:
 
 
 def ms(value: float) -> str:
-    """A time, to three digits.
+    """A time, to three digits or to the millisecond.
 
-    >>> ms(151.62), ms(0.0421)
-    ('152 ms', '0.0421 ms')
+    >>> ms(151.62), ms(0.0421), ms(1034.2)
+    ('152 ms', '0.0421 ms', '1,034 ms')
     """
-    return f"{value:.3g} ms"
+    return f"{plain(value)} ms"
+
+
+def plain(value: float) -> str:
+    """A positive number to three digits, never with an exponent."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def counted(number: float, noun: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from app.pages._kernelband_marks import COLUMNS, RESOURCES, TIMED, UNTIMED, log_reach, log_ticks, ms, recorded, roof_ms, strategy, whole
+from app.pages._kernelband_marks import COLUMNS, RESOURCES, TIMED, UNTIMED, log_reach, log_ticks, ms, plain, recorded, roof_ms, strategy, whole
 from app.plotting import Figure, Trace, alpha, axis, end_labels, floats, heatmap, key_row, label, layout, line, plain_text, scatter
 from backends.kernelband.substrate import TARGET
 
@@ -34,9 +34,9 @@ def best_so_far(data: Mapping[str, Any], metrics: Mapping[str, Any], params: Any
     traces.append(_steps(np.append(0, rounds), best, last, now))
     traces += _marks(data, rounds, times, strip)
     ends = [
-        (math.log10(now), f"<b>best {now:.3g}</b>", "$method"),
-        (math.log10(float(floats(drift["ms"])[-1])), f"naive {float(floats(drift['ms'])[-1]):.3g}", "$peer-1"),
-        (math.log10(roof), f"roofline {roof:.3g}", "$truth"),
+        (math.log10(now), f"<b>best {plain(now)}</b>", "$method"),
+        (math.log10(float(floats(drift["ms"])[-1])), f"naive {plain(float(floats(drift['ms'])[-1]))}", "$peer-1"),
+        (math.log10(roof), f"roofline {plain(roof)}", "$truth"),
     ]
     notes = end_labels(ends, reach, PHONE_CURVE_PX, anchor="right")
     shown = set(attempts["outcome"])
@@ -181,7 +181,7 @@ def _title(data: Mapping[str, Any], metrics: Mapping[str, Any], params: Any) -> 
     if speedup is None or not rounds:
         return f"The naive kernel is the one to beat{recorded(data)}"
     done = f"After {rounds} of {params.rounds} attempts" if rounds < params.rounds else "In the end"
-    found = "nothing is faster than the naive kernel" if speedup <= 1 else f"the best kernel is {speedup:.3g} times faster than the naive one"
+    found = "nothing is faster than the naive kernel" if speedup <= 1 else f"the best kernel is {plain(speedup)} times faster than the naive one"
     return f"{done} {found}{recorded(data)}"
 
 

@@ -23,7 +23,7 @@ def edit(data: Mapping[str, Any], params: Any) -> Panel | None:
     if found["outcome"] is None:
         summary = "The child is under way." if found["child"] else "The child is being written."
     elif found["child"] and found["child"] != before:
-        summary = f"Red lines are the parent's, green ones the child's. It was judged: {_words(found['outcome'])}."
+        summary = f"Lines with \u2212 were the parent's, lines with + are the child's. It was judged: {_words(found['outcome'])}."
     else:
         summary = f"The child does not differ from its parent. It was judged: {_words(found['outcome'])}."
     return Panel("edit", "diff", "From parent to child, the newest attempt", {"before": before, "after": after, "language": language}, summary, "wide")
