@@ -1,0 +1,124 @@
+"""What is read and not drawn: the edit of an attempt, what became of it, the counters, and the static facts where nothing can be timed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from app.pages._kernelband_marks import counted, ms, recorded, strategy
+from app.plotting import Panel
+
+OUTPUT_LINES, OUTPUT_LETTERS = 12, 160  # of what the compiler or the checker said
+TEXT, NUMBER = "text", "number"
+
+
+def edit(data: Mapping[str, Any], params: Any) -> Panel | None:
+    """Parent against child, line by line."""
+    found = data.get("diff")
+    if not found:
+        return None
+    before = found["parent"]
+    after = found["child"] or before  # nothing is written yet, or the answer held no code
+    language = "python" if params.substrate == "triton" else "c"
+    if found["outcome"] is None:
+        summary = "The child is under way." if found["child"] else "The child is being written."
+    elif found["child"] and found["child"] != before:
+        summary = f"Lines with \u2212 were the parent's, lines with + are the child's. It was judged: {_words(found['outcome'])}."
+    else:
+        summary = f"The child does not differ from its parent. It was judged: {_words(found['outcome'])}."
+    return Panel("edit", "diff", "From parent to child, the newest attempt", {"before": before, "after": after, "language": language}, summary, "wide")
+
+
+def verdict(data: Mapping[str, Any]) -> Panel | None:
+    """What became of the newest attempt that is settled, with the compiler's and the checker's own words."""
+    attempts = data["attempts"]
+    if not len(attempts["round"]):
+        return None
+    took, parent = attempts["ms"][-1], attempts["parent"][-1]
+    rows: list[list[Any]] = [
+        ["attempt", f"{attempts['round'][-1]}, {strategy(data['strategies'], attempts['strategy'][-1])}"],
+        ["parent", f"kernel {parent}, {ms(attempts['parent_ms'][-1])}"],
+        ["child", _words(attempts["outcome"][-1]) + (f", {ms(took)}" if took is not None else ", not timed")],
+        ["reward", f"{attempts['reward'][-1]:.3f}"],
+    ]
+    output = (data["diff"] or {}).get("output") or attempts["text"][-1]
+    rows += [["output", said] for said in _lines(output)]
+    columns = [{"name": name, "kind": TEXT} for name in ("what", "of the newest settled attempt")]
+    note = None if output.strip() else "The compiler and the checker had nothing to say."
+    summary = "Reward is the share of the parent's time that the child saves; a failure or a slower child gives 0 and still counts as a pull."
+    return Panel("verdict", "table", "What became of it", {"columns": columns, "rows": rows, "note": note}, summary)
+
+
+def counters(data: Mapping[str, Any], params: Any) -> Panel:
+    """What the attempts gave, and what they cost in seconds."""
+    found = data["counters"]
+    rows: list[list[Any]] = [
+        ["compiler runs", found["compiled"], "the naive kernel's included"],
+        ["right", found["correct"], "slower ones too: they join the others"],
+        ["wrong", found["wrong"], "results, crashes, time-outs, cheats"],
+        ["not compiled", found["compile_errors"], ""],
+        ["seen before", found["duplicates"], "pulls, but not measured again"],
+    ]
+    if data.get("mode") == "search":
+        if params.policy in ("kernelband", "thompson"):
+            rows.append(["turned away by a mask", found["masked_pulls"], "rounds whose first choice was closed"])
+        rows += [
+            ["seconds in the compiler", round(found["compile_s"], 2), ""],
+            ["seconds of checks and timing", round(found["run_s"], 2), ""],
+            ["seconds of writing children", round(found["propose_s"], 2), ""],
+        ]
+    columns = [{"name": "attempts", "kind": TEXT}, {"name": "count or s", "kind": NUMBER}, {"name": "which", "kind": TEXT}]
+    failed = f"{counted(found['failed'], 'attempt')} failed, {found['duplicates']} had been seen before."
+    return Panel("counters", "table", "Where the attempts went", {"columns": columns, "rows": rows, "note": None}, failed)
+
+
+def survey(data: Mapping[str, Any]) -> Panel:
+    """Every program that was compiled ahead of time, and what the compiler says of it; never a time."""
+    rows = data["rows"]
+    names = dict.fromkeys(name for row in rows for name in row["facts"])
+    grouped: dict[str, list[str]] = {}  # "sm_80 registers" and its kin share the column "registers"
+    for name in names:
+        target, _, fact = str(name).partition(" ")
+        grouped.setdefault(fact or target, []).append(str(name))
+    targets = list(dict.fromkeys(str(name).partition(" ")[0] for name in names))
+    columns = [{"name": name, "kind": TEXT} for name in ("program", "strategy", "edit of", "outcome", *grouped)]
+    table = []
+    for place, row in enumerate(rows):
+        made = "baseline" if row["parent"] < 0 else strategy(data["strategies"], row["strategy"])
+        edited = "" if row["parent"] < 0 else str(row["parent"])
+        table.append([str(place), made, edited, _words(row["outcome"]), *(_joined(row["facts"], members) for members in grouped.values())])
+    right = sum(row["outcome"] == "right" for row in rows)
+    note = f"Where the targets differ, they stand in this order: {', '.join(targets)}." if targets else None
+    summary = f"{right} of {counted(len(rows), 'program')} compile and give right results. Static facts only: there is no GPU here, so nothing was timed."
+    title = f"What the compiler says, without a GPU{recorded(data)}"
+    return Panel("survey", "table", title, {"columns": columns, "rows": table, "note": note}, summary, "main")
+
+
+def said_of_survey(data: Mapping[str, Any]) -> Panel:
+    """The compiler's and the checker's words on the newest program of a survey."""
+    row = data["rows"][-1]
+    output = data["diff"]["output"] or row["text"]
+    rows = [[said] for said in _lines(output)]
+    note = None if rows else "The compiler and the checker had nothing to say."
+    columns = [{"name": f"on program {len(data['rows']) - 1}", "kind": TEXT}]
+    return Panel("output", "table", "What was said of it", {"columns": columns, "rows": rows, "note": note}, f"The newest program: {_words(row['outcome'])}.")
+
+
+def _joined(facts: Mapping[str, Any], names: list[str]) -> str:
+    """One value where all targets agree, else all of them."""
+    values = [f"{v:.3g}" if isinstance(v, int | float) else str(v) for v in (facts.get(name, "") for name in names)]
+    return values[0] if len(set(values)) == 1 else " / ".join(values)
+
+
+def _words(outcome: str) -> str:
+    """An outcome in words.
+
+    >>> _words("within-noise"), _words("duplicate")
+    ('within noise', 'seen before')
+    """
+    return {"duplicate": "seen before", "no-code": "no code in the answer"}.get(outcome, outcome.replace("-", " "))
+
+
+def _lines(text: str) -> list[str]:
+    kept = [part.rstrip()[:OUTPUT_LETTERS] for part in text.splitlines() if part.strip()]
+    return [*kept[:OUTPUT_LINES], *([f"{len(kept) - OUTPUT_LINES} more lines"] if len(kept) > OUTPUT_LINES else [])]
