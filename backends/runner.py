@@ -29,6 +29,8 @@ __all__ = ["LAB", "Runner", "Update"]
 JANITOR_S = 1.0
 REPLAY_S = 2.0
 REPLAY_INTERVAL_S = 0.1
+CLOSE_S = 2.0  # in which runs hear that they are stopped
+CLOSE_POLL_S = 0.01
 LAB = "the lab itself"  # the visitor in whose name the server prepares what others will ask for
 WAITING_LIMIT = 3  # runs in the queue, a visitor
 RUN_ID_CHARACTERS = 20
@@ -225,12 +227,16 @@ class Runner:
                     run.control.stop()
 
     def close(self) -> None:
-        """Stops every run and closes the store."""
+        """Stops every run, waits at most ``CLOSE_S`` until they have ended, and closes the store."""
         self._closed.set()
         with self._lock:
             runs = list(self._runs.values())
         for run in runs:
             run.control.stop()
+        # A thread that is still in compiled code when the interpreter ends takes the process with it (SIGABRT).
+        deadline = time.monotonic() + CLOSE_S
+        while self._runs and time.monotonic() < deadline:
+            time.sleep(CLOSE_POLL_S)
         self.store.close()
 
 

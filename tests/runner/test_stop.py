@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from backends import runs
+from backends.contract import Context, Frame
 from tests.fakes import FakeParams, Steps, eventually, fake, watch
 from tests.runner.conftest import Make
 
@@ -92,3 +95,25 @@ def test_a_loop_that_closes_under_its_listener_counts_as_a_lost_connection(lab: 
 
     asyncio.run(scene())
     del stream
+
+
+def test_closing_waits_until_a_run_has_put_its_things_away(lab: Make) -> None:
+    left = []
+
+    def body(params: Any, context: Context) -> Iterator[Frame]:
+        try:
+            while True:
+                context.check()
+                time.sleep(0.005)
+        finally:
+            time.sleep(0.2)  # as compiled code does that is in the middle of a layer
+            left.append("away")
+        yield  # a generator, as every method's run is
+
+    async def scene() -> None:
+        lab_runner = lab(fake(body))
+        await watch(lab_runner).state("running")
+        lab_runner.close()
+        assert left == ["away"]
+
+    asyncio.run(scene())
