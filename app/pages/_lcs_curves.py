@@ -62,7 +62,7 @@ def prediction(data: Mapping[str, Any], params: Any) -> Figure | None:
 def _prediction_summary(table: Mapping[str, Any], at: np.ndarray) -> str:
     early, last = round(FIFTH * (at.size - 1)), at.size - 1
     cone, affine = floats(table["lcs"]), floats(table["affine"])
-    said = f"After step {early} the mean colour is read to {cone[early]:.1f} by the subspace\u2019s cone, to {affine[early]:.1f} by an affine map of the same numbers"
+    said = f"After step {early} the cone reads the mean colour to {cone[early]:.1f}, an affine map of the same numbers to {affine[early]:.1f}"
     said += f"; at the end to {cone[last]:.1f} and {affine[last]:.1f}."
     better = float((affine < cone).mean())
     who = "The affine map predicts better" if better > 0.5 else "The cone predicts better"
@@ -105,7 +105,7 @@ def schedule(data: Mapping[str, Any]) -> Figure | None:
         annotations=notes,
     )
     apart = float(np.abs(floats(table["run_beta"]) - floats(table["beta"])).max())
-    said = f"\u03b2 is 1 \u2212 \u03c3: this run\u2019s own mean is at most {apart:.2f} off. \u03b1 starts at the noise\u2019s place; the run leaves it for its own colour."
+    said = f"\u03b2 is 1 \u2212 \u03c3: this run\u2019s own mean is at most {apart:.2f} off. \u03b1 starts where the noise is; the run leaves it for its own colour."
     return Figure("schedule", "What undoes the noise: alpha and beta", traces, plot, said, height=360)
 
 
