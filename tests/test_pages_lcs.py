@@ -166,7 +166,8 @@ def test_a_stored_frame_draws_the_same_pictures() -> None:
     assert again["pair"] == view_json(views_of(found)["pair"])
 
 
-LATER = ("steer", "sampling", "steering", "schedule", "prediction", "masks", "before", "after", "recoloured", "region", "measured", "outside_share", "rest_delta_e")
+LAST = ("before", "after", "recoloured", "region", "measured", "outside_share", "rest_delta_e")
+LATER = ("steer", "sampling", "steering", "schedule", "prediction", "masks", *LAST)
 
 
 def without(*keys: str) -> dict[str, Any]:
@@ -184,8 +185,7 @@ def test_pictures_wait_for_their_data() -> None:
 
 
 def test_while_steering_the_finished_picture_stands_beside_the_growing_one() -> None:
-    keys = ("before", "after", "recoloured", "region", "measured", "outside_share", "rest_delta_e")
-    growing = frame(0.7, **without(*keys), steering=sampling([4, 8], np.random.default_rng(1)))
+    growing = frame(0.7, **without(*LAST), steering=sampling([4, 8], np.random.default_rng(1)))
     made = views_of(growing)
     assert [i["title"] for i in made["pair"].data["images"]] == ["Without steering", "Decoder, step 8", "Subspace, step 8"]
     assert "masks" in made
@@ -254,7 +254,7 @@ def test_who_predicts_better_is_said_as_it_is() -> None:
     assert "The affine map predicts better" in summary
     swapped = {**table, "lcs": table["affine"], "affine": table["lcs"]}
     assert "The cone predicts better" in views_of(frame(prediction=swapped))["prediction"].summary
-    assert f"to {table['lcs'][6]:.1f} by the subspace" in summary
+    assert f"the cone reads the mean colour to {table['lcs'][6]:.1f}, an affine map" in summary
 
 
 def test_the_steer_step_is_a_line_to_drag() -> None:

@@ -39,7 +39,7 @@ def cone(data: Mapping[str, Any]) -> Figure | None:
         "showlegend": False,
         "uirevision": "keep",
     }
-    said = f"Three directions hold {found['explained']:.1%} of how {len(found['solid_colors'])} solid colours differ; hues stand around the axis from black to white."
+    said = f"Three directions hold {found['explained']:.1%} of how {len(found['solid_colors'])} solid colours differ; hues stand around black to white."
     said += " Dots are tokens; click a colour to want it, turn the cone by dragging." if tokens else " Click a colour to want it."
     return Figure("cone", "The colour cone in the latent space", traces, plot, said, frames=frames or None, height=400)
 
@@ -76,13 +76,14 @@ def _edges(anchors: np.ndarray) -> Trace:
     gap = np.full(3, np.nan)
     spokes = [point for k in range(len(HUES)) for point in (gap, anchors[BLACK], anchors[k], anchors[WHITE])]
     x, y, z = np.array([*ring, gap, anchors[BLACK], anchors[WHITE], *spokes], np.float32).T
-    style = {"color": alpha("$muted", 0.3), "width": 1.5}
-    return {"type": "scatter3d", "mode": "lines", "x": x, "y": y, "z": z, "name": "cone", "line": style, "hoverinfo": "skip"}
+    style = {"color": "$muted", "width": 1.5}
+    return {"type": "scatter3d", "mode": "lines", "x": x, "y": y, "z": z, "name": "cone", "line": style, "opacity": 0.4, "hoverinfo": "skip"}
 
 
 def _solids(found: Mapping[str, Any]) -> Trace:
     colors = list(found["solid_colors"])
-    return _dots(floats(found["solids"]), "solids", {"size": 3, "color": colors, "opacity": 0.55, "line": {"width": 0}}, "solid %{customdata}", customdata=colors)
+    marker = {"size": 3, "color": colors, "opacity": 0.55, "line": {"width": 0}}
+    return _dots(floats(found["solids"]), "solids", marker, "solid %{customdata}", customdata=colors)
 
 
 def _anchors(anchors: np.ndarray, colors: list[str]) -> Trace:

@@ -44,8 +44,7 @@ def prediction(data: Mapping[str, Any], params: Any) -> Figure | None:
     shapes = [rule(level, "level", "$muted", across="y", dash="dot", width=1, editable=False)]
     steer = data.get("steer")
     if steer is not None:
-        style_line = {"dash": "solid" if params.kind != "off" else "dot", "width": 3.0}
-        shapes.append(rule(steer["step"], "steer", "$method", editable=True, **style_line))
+        shapes.append(rule(steer["step"], "steer", "$method", dash="dot" if params.kind == "off" else "solid", width=3, editable=True))
         notes.append(label(steer["step"], 1, f"step {steer['step']}", "$method", anchor="center", yref="paper", shift=(0, 8)))
     plot = layout(
         axis("completed steps", "count", range=[0, float(at[-1])], showgrid=False),
@@ -62,7 +61,7 @@ def prediction(data: Mapping[str, Any], params: Any) -> Figure | None:
 def _prediction_summary(table: Mapping[str, Any], at: np.ndarray) -> str:
     early, last = round(FIFTH * (at.size - 1)), at.size - 1
     cone, affine = floats(table["lcs"]), floats(table["affine"])
-    said = f"After step {early} the mean colour is read to {cone[early]:.1f} by the subspace\u2019s cone, to {affine[early]:.1f} by an affine map of the same numbers"
+    said = f"After step {early} the cone reads the mean colour to {cone[early]:.1f}, an affine map of the same numbers to {affine[early]:.1f}"
     said += f"; at the end to {cone[last]:.1f} and {affine[last]:.1f}."
     better = float((affine < cone).mean())
     who = "The affine map predicts better" if better > 0.5 else "The cone predicts better"
@@ -105,7 +104,7 @@ def schedule(data: Mapping[str, Any]) -> Figure | None:
         annotations=notes,
     )
     apart = float(np.abs(floats(table["run_beta"]) - floats(table["beta"])).max())
-    said = f"\u03b2 is 1 \u2212 \u03c3: this run\u2019s own mean is at most {apart:.2f} off. \u03b1 starts at the noise\u2019s place; the run leaves it for its own colour."
+    said = f"\u03b2 is 1 \u2212 \u03c3: this run\u2019s mean is at most {apart:.2f} off. \u03b1 starts where the noise is; the run leaves for its own colour."
     return Figure("schedule", "What undoes the noise: alpha and beta", traces, plot, said, height=360)
 
 
@@ -128,12 +127,11 @@ def film(data: Mapping[str, Any]) -> Figure | None:
         for step, picture in zip(run["step"], run[key], strict=True):
             source = smooth(picture, TILE_PX) if key == "decoded" else cells(picture, TILE_PX)
             pictures.append(_tile(source, columns.index(int(step)), y))
-    x = np.tile(np.arange(len(columns)), len(rows))
-    y = np.repeat(np.arange(len(rows)), len(columns))
-    steps = [columns[i] for i in x]
+    across, down = np.tile(np.arange(len(columns)), len(rows)), np.repeat(np.arange(len(rows)), len(columns))
+    steps = columns * len(rows)
     # Pictures take no clicks: these points, which nobody sees, do.
-    traces = [scatter(x, y, "steps", alpha("$method", 0), symbol="square", size=30, customdata=steps, hover="after step %{customdata}")]
-    ticks = {"tickvals": list(range(len(columns))), "ticktext": [str(step) for step in columns]}
+    traces = [scatter(across, down, "steps", alpha("$method", 0), symbol="square", size=30, customdata=steps, hover="after step %{customdata}")]
+    ticks: dict[str, Any] = {"tickvals": list(range(len(columns))), "ticktext": [str(step) for step in columns]}
     plot = layout(
         axis("completed steps", "count", range=[-0.5, len(columns) - 0.5], showgrid=False, fixedrange=True, **ticks),
         {"visible": False, "range": [-0.5, len(rows) - 0.5], "fixedrange": True},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 from app.pages._lcs_cone import cone
 from app.pages._lcs_curves import film, prediction, schedule
@@ -53,11 +53,15 @@ def on_event(view: str, event: Mapping[str, Any], params: Mapping[str, Any]) -> 
     return None
 
 
+def _usable(value: Any) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool) and -LARGEST < value < LARGEST
+
+
 def _steer_at(step: Any, params: Mapping[str, Any]) -> Changes | None:
-    if not isinstance(step, int | float) or isinstance(step, bool) or not -LARGEST < step < LARGEST:
+    if not _usable(step):
         return None
     steps = params.get("steps")
-    last = steps if isinstance(steps, int) and not isinstance(steps, bool) and steps > 0 else LARGEST
+    last = int(steps) if _usable(steps) else LARGEST
     # Before the first step no attention could find an object.
     first = 1 if params.get("objects") else 0
     return _steering({"steer_step": min(max(first, round(step)), last)}, params)
@@ -70,7 +74,7 @@ def _steering(changes: Mapping[str, Any], params: Mapping[str, Any]) -> Changes:
 
 def _dragged_to(event: Mapping[str, Any], step: Any) -> Any:
     """A line held in the middle moves both ends, held near an end that one alone: what counts is the end that moved."""
-    ends = [event.get("x0"), event.get("x1")]
-    if not all(isinstance(x, int | float) and -LARGEST < x < LARGEST for x in ends) or not isinstance(step, int | float):
-        return ends[0]
-    return max(ends, key=lambda x: abs(x - step))
+    start, end = event.get("x0"), event.get("x1")
+    if not (_usable(start) and _usable(end) and _usable(step)):
+        return start
+    return max(start, end, key=lambda x: abs(x - step))
