@@ -227,4 +227,4 @@ def keys(questions: Sequence[Question], living: np.ndarray) -> list[bytes]:
     if not questions:
         return []
     rows = canonical(np.stack([q.answers for q in questions])[:, living]).astype(np.uint8)
-    return [row.tobytes() if told else b"" for row, told in zip(rows, rows.any(1).tolist(), strict=True)]
+    return [row.tobytes() if row.any() else b"" for row in rows]
