@@ -218,8 +218,8 @@ _RECONSTRUCTED = (
     "Only the abstract of the paper was public: persistent homology finds the intents, questions separate them, expected information gain over intents picks, "
     "and about log K turns suffice. Reconstructed here: the filtration and the distances, the ratio rule, the three sources of questions, the noise in the "
     "likelihood, fresh draws, the stopping rules, and all three generated tasks. The cut is found once a draw and kept while candidates drop out. Random "
-    "questions do better here than in the recipe's own trial (6 for 12 without errors, 18 for 24 with a tenth of wrong answers), since what tells nothing any "
-    "more leaves the pool and hyperplanes halve the belief; TEIG and EIG agree with it. The paper's own figures are unknown, so none is shown."
+    "questions do better here than in an earlier trial of this recipe (6 for 12 without errors, 18 for 24 with a tenth of wrong answers), since what tells "
+    "nothing any more leaves the pool and hyperplanes halve the belief; TEIG and EIG agree with it. The paper's own figures are unknown, so none is shown."
 )
 
 CARD = Card(
