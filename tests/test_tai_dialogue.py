@@ -83,7 +83,9 @@ def test_all_three_sources_are_in_the_pool(routes: Draw) -> None:
 
 
 def test_no_two_questions_tell_the_same_and_none_is_constant(routes: Draw) -> None:
-    answers = [tuple(q.answers.tolist()) for q in Dialogue(routes, Rules()).look().questions]
+    asked = Dialogue(routes, Rules()).look().questions
+    assert len({q.id for q in asked}) == len(asked), "an id of a link says which question was answered"
+    answers = [tuple(q.answers.tolist()) for q in asked]
     assert all(len(set(row)) > 1 for row in answers)
     renamed = {tuple({a: i for i, a in enumerate(dict.fromkeys(row))}[a] for a in row) for row in answers}
     assert len(renamed) == len(answers)

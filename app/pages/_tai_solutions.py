@@ -103,7 +103,7 @@ def _charts(name: str, title: str, pair: Sequence[Solution]) -> Figure:
 
 def _chart(shown: Mapping[str, Any], look: Mapping[str, tuple[str, str]], x_name: str, y_name: str) -> list[Trace]:
     drawn: list[Trace] = []
-    place = {"xaxis": x_name, "yaxis": y_name}
+    place: dict[str, Any] = {"xaxis": x_name, "yaxis": y_name}
     hover = "%{x}: %{y:,.5~g}"
     for key in dict.fromkeys(cell["series"] for cell in shown["cells"]):
         colour, dash = look.get(key, SERIES[0])
@@ -115,7 +115,7 @@ def _chart(shown: Mapping[str, Any], look: Mapping[str, tuple[str, str]], x_name
         elif shown["mark"] == "point":
             drawn.append(scatter(x, y, named, colour, hover=f"{named}, {hover}", **place))
         else:
-            area = {"stackgroup": y_name, "fillcolor": alpha(colour, 0.35)} if shown["mark"] == "area" else {}
+            area: dict[str, Any] = {"stackgroup": y_name, "fillcolor": alpha(colour, 0.35)} if shown["mark"] == "area" else {}
             drawn.append(line(x, y, named, colour, dash=dash, hover=f"{named}, {hover}", **place, **area))
     return drawn
 
@@ -153,16 +153,16 @@ def _routes(name: str, title: str, pair: Sequence[Solution], data: Mapping[str, 
     traces.append(scatter(x, y, "shops", "$ink", symbol="square", size=9, hover="skip"))
     traces.append(scatter([place["start"][0]], [place["start"][1]], "you", "$ink", symbol="circle", size=10, hover="skip"))
     notes = [
-        label(*shop["at"], plain_text(shop["name"]), "$ink", anchor="right", yanchor="top" if i == 0 else "bottom", shift=(6, (-8, 8)[i > 0]))
+        label(shop["at"][0], shop["at"][1], plain_text(shop["name"]), "$ink", anchor="right", yanchor="top" if i == 0 else "bottom", shift=(6, (-8, 8)[i > 0]))
         for i, shop in enumerate(shops)
     ]
-    notes.append(label(*place["start"], "you", "$ink", anchor="right", shift=(-8, 0)))
+    notes.append(label(place["start"][0], place["start"][1], "you", "$ink", anchor="right", shift=(-8, 0)))
     shapes = []
     for found in place["obstacles"]:
         edges = {"x0": found["x0"] - 0.5, "x1": found["x1"] + 0.5, "y0": found["y0"] - 0.5, "y1": found["y1"] + 0.5}
         shapes.append({"type": "rect", "name": found["name"], **edges, "fillcolor": "$grid", "line": {"width": 0}, "layer": "below"})
         middle = ((found["x0"] + found["x1"]) / 2, (found["y0"] + found["y1"]) / 2)
-        notes.append(label(*middle, plain_text(found["name"]), "$muted", anchor="center"))
+        notes.append(label(middle[0], middle[1], plain_text(found["name"]), "$muted", anchor="center"))
     notes += [
         label(0, 1, f"{sign} {wrapped(s.name, 60, 1)}", s.colour, xref="paper", yref="paper", yanchor="bottom", shift=(0, 6 + 17 * (len(pair) - 1 - i)))
         for i, (s, sign) in enumerate(zip(pair, ("\u2501", "\u254d"), strict=False))

@@ -184,7 +184,7 @@ def hyperplane_questions(candidates: Candidates, weights: np.ndarray, living: np
     normals, offsets = hyperplanes(candidates.features[inside], share, of_candidate)
     above = candidates.features @ normals.T + offsets > 0
     central = _medoids(distance, weights * inside, above)
-    found = []
+    found: dict[str, Question] = {}  # by id: planes that part the same two medoids by the same features are one question to a person
     for s in range(len(sides)):
         first, second = central[:, s]
         if first < 0 or second < 0 or candidates.captions[first] == candidates.captions[second]:
@@ -194,8 +194,9 @@ def hyperplane_questions(candidates: Candidates, weights: np.ndarray, living: np
         text = f"Which of these two is closer to what you want? They differ most in: {named}."
         options = (candidates.captions[first], candidates.captions[second])
         answers = (~above[:, s]).astype(int)
-        found.append(Question("hyperplane", text, options, answers, normal=normals[s], offset=float(offsets[s]), medoids=(int(first), int(second))))
-    return found
+        question = Question("hyperplane", text, options, answers, normal=normals[s], offset=float(offsets[s]), medoids=(int(first), int(second)))
+        found.setdefault(question.id, question)
+    return list(found.values())
 
 
 def _medoids(distance: np.ndarray, weights: np.ndarray, above: np.ndarray) -> np.ndarray:
@@ -226,4 +227,4 @@ def keys(questions: Sequence[Question], living: np.ndarray) -> list[bytes]:
     if not questions:
         return []
     rows = canonical(np.stack([q.answers for q in questions])[:, living]).astype(np.uint8)
-    return [row.tobytes() if told else b"" for row, told in zip(rows, rows.any(1), strict=True)]
+    return [row.tobytes() if row.any() else b"" for row in rows]
