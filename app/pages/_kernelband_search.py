@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from app.pages._kernelband_marks import COLUMNS, RESOURCES, TIMED, UNTIMED, log_reach, log_ticks, ms, plain, recorded, roof_ms, strategy, whole
+from app.pages._kernelband_marks import COLUMNS, RESOURCES, TIMED, UNTIMED, log_reach, log_ticks, ms, plain, recorded, roof_ms, round_ticks, strategy, whole
 from app.plotting import Figure, Trace, alpha, axis, end_labels, floats, heatmap, key_row, label, layout, line, plain_text, scatter
 from backends.kernelband.substrate import TARGET
 
@@ -42,9 +42,8 @@ def best_so_far(data: Mapping[str, Any], metrics: Mapping[str, Any], params: Any
     shown = set(attempts["outcome"])
     notes += _key(TIMED, shown, 22, "") + _key(UNTIMED, shown, 5, "no time: ")
     arms = data["arms"]
-    curve = (0.0, 1.0) if arms is None else CURVE
-    x = axis("attempt", "number", range=[-0.4, params.rounds * (1 + LABEL_ROOM)], showgrid=False, anchor="y", tickvals=_ticks(params.rounds))
-    y = axis("time", "ms", **({} if arms is None else {"domain": list(curve)}), **log_ticks(reach))
+    x = axis("attempt", "number", range=[-0.4, params.rounds * (1 + LABEL_ROOM)], showgrid=False, anchor="y", tickvals=round_ticks(params.rounds))
+    y = axis("time", "ms", domain=None if arms is None else CURVE, **log_ticks(reach))
     more: dict[str, Any] = {}
     if arms is not None:
         heat, heat_notes, shapes, axes = _arms(data, arms)
@@ -106,11 +105,6 @@ def _key(marks: Any, shown: set[str], height: float, head: str) -> list[dict[str
         return []
     row = key_row(*([(head.strip(), "$muted")] if head else []), *parts)
     return [note | {"yshift": height} for note in row]
-
-
-def _ticks(rounds: int) -> list[int]:
-    step = 1 if rounds <= 8 else 5 if rounds <= 40 else 10
-    return list(range(0, rounds + 1, step))
 
 
 # ---------------------------------------------------------------------------------------------------- the arms
@@ -197,5 +191,6 @@ def _summary(data: Mapping[str, Any], metrics: Mapping[str, Any], params: Any) -
         parts.append(f"The attempt {verb} to {strategy(data['strategies'], s)} in cluster {i + 1} (mean reward {mu[i, s]:.2f}, N {n[i, s]}), framed.")
     elif arms is None:
         parts.append("TPE draws whole schedules and has no arms.")
-    parts.append("One search cannot tell policies apart; the comparison can.")
+    expected = " With random edits expect no more than random choice gives." if params.proposer == "offline" and params.policy != "random" else ""
+    parts.append(f"One search cannot tell policies apart; the comparison can.{expected}")
     return " ".join(parts)
