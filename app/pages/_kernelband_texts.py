@@ -71,7 +71,9 @@ def verdict(data: Mapping[str, Any]) -> Panel | None:
         ["child", _words(attempts["outcome"][-1]) + (f", {ms(took)}" if took is not None else ", not timed")],
         ["reward", f"{attempts['reward'][-1]:.3f}"],
     ]
-    output = (data["diff"] or {}).get("output") or attempts["text"][-1]
+    reason, output = attempts["text"][-1].strip(), (data["diff"] or {}).get("output", "")
+    if reason not in output:  # of a checker; a compiler's stands in its output already
+        output = f"{reason}\n{output}"
     rows += [["output", said] for said in _lines(output)]
     columns = [{"name": name, "kind": TEXT} for name in ("what", "of the newest settled attempt")]
     note = None if output.strip() else "The compiler and the checker had nothing to say."
