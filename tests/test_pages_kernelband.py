@@ -30,7 +30,7 @@ SEARCH = ["best", "family", "headroom", "edit", "verdict", "counters", "roofline
 COMPARE = ["curves", "final", "spent", "table"]
 SURVEY = ["survey", "edit", "output", "counters"]
 SETTINGS: dict[str, dict[str, Any]] = {
-    "search": {"rounds": 25, "seed": 1},
+    "search": {"rounds": 25, "seed": 2, "theta_dram": 3, "theta_l2": 5},  # low, so that masks close arms
     "tpe": {"rounds": 8, "policy": "tpe"},
     "compare": {"mode": "compare", "rounds": 6, "seeds": 8},
     "survey": {"substrate": "triton", "rounds": 9},
@@ -129,9 +129,17 @@ def test_each_attempt_has_one_mark_of_its_outcome(runs: Runs) -> None:
     assert timeless[0] > max(m for m in attempts["ms"] if m), "what has no time stands above all times"
 
 
+def struck(frame: Frame) -> np.ndarray:
+    """The closed arms of the clusters that have kernels, (K, 6)."""
+    arms = frame.data["arms"]
+    filled = ~np.isin(np.arange(len(arms["mu"])), arms["empty"])
+    closed: np.ndarray = ~arms["open"] & filled[:, None]
+    return closed
+
+
 def test_the_heat_map_shows_pulls_masks_and_the_chosen_arm(runs: Runs) -> None:
     params, frames = runs["search"]
-    masked = [f for f in frames if f.data.get("arms") and not np.all(f.data["arms"]["open"]) and not f.data["arms"]["empty"]]
+    masked = [f for f in frames if f.data.get("arms") and struck(f).any()]
     assert masked, "this run closes an arm of a cluster that has kernels"
     frame = masked[-1]
     arms, view = frame.data["arms"], page.views(frame, params)[0]
@@ -142,7 +150,7 @@ def test_the_heat_map_shows_pulls_masks_and_the_chosen_arm(runs: Runs) -> None:
     np.testing.assert_allclose(open_cells["z"][arms["open"]], arms["mu"][arms["open"]])
     assert open_cells["text"] == arms["n"].astype(int).astype(str).tolist()
     shapes = view.layout["shapes"]
-    assert sum(s["name"] == "masked" for s in shapes) == int((~arms["open"]).sum())
+    assert sum(s["name"] == "masked" for s in shapes) == struck(frame).sum()
     rect = next(s for s in shapes if s["name"] == "chosen")
     assert [round((rect["y0"] + rect["y1"]) / 2), round((rect["x0"] + rect["x1"]) / 2)] == arms["chosen"]
 
@@ -188,7 +196,7 @@ def test_the_headroom_bars_are_grey_from_the_threshold_on(runs: Runs) -> None:
         np.testing.assert_allclose(bar["y"], h)
         assert bar["marker"]["color"] == ["$muted" if full else "$method" for full in h >= found["theta"]]
     lines = [s for s in view.layout["shapes"] if s["editable"]]
-    assert [(s["name"], s["y0"]) for s in lines] == [("theta_sm", 75), ("theta_dram", 75), ("theta_l2", 75)]
+    assert [(s["name"], s["y0"]) for s in lines] == [("theta_sm", 75), ("theta_dram", 3), ("theta_l2", 5)]
     assert "mask is off" in shown(runs, "search", mask=False)["headroom"].summary
 
 
@@ -212,7 +220,7 @@ def test_counters_are_the_frames(runs: Runs) -> None:
     found, panel = runs["search"][1][-1].data["counters"], shown(runs, "search")["counters"]
     numbers = {row[0]: row[1] for row in panel.data["rows"]}
     assert [numbers[n] for n in ("compiler runs", "right", "seen before")] == [found[n] for n in ("compiled", "correct", "duplicates")]
-    assert "turned away by a mask" not in [row[0] for row in shown(runs, "tpe")["counters"].data["rows"]]
+    assert "turned by a mask" not in [row[0] for row in shown(runs, "tpe")["counters"].data["rows"]]
 
 
 def test_a_recorded_search_says_so_in_its_title(runs: Runs) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from app.pages._kernelband_marks import COLUMNS, counted, log_reach, log_ticks, ms, policy, recorded
+from app.pages._kernelband_marks import COLUMNS, counted, log_reach, log_ticks, ms, policy, recorded, round_ticks
 from app.plotting import Figure, Trace, alpha, axis, band, end_labels, floats, heatmap, intervals, label, layout, line, message, rule, scatter
 
 HEIGHT, PHONE_PLOT_PX = 540, 260
@@ -44,12 +44,12 @@ def curves(data: Mapping[str, Any], params: Any) -> Figure:
         colour, dash = style(name, chosen)
         shade = band(at, low, high, f"{name}, 95 %", colour)
         traces.append(shade | {"fillcolor": alpha(colour, 0.2 if name == chosen else 0.07)})
-        strong = {"width": 3.0, "ghost": True} if name == chosen else {"width": 1.75}
+        strong: dict[str, Any] = {"width": 3.0, "ghost": True} if name == chosen else {"width": 1.75}
         text = [f"{policy(name)}: {m:.3g} times (95 % from {a:.3g} to {b:.3g})" for m, a, b in zip(mean, low, high, strict=True)]
         traces.append(line(at, mean, name, colour, dash=dash, hover="%{text} after %{x}", text=text, **strong))
         ends.append((math.log10(mean[-1]), f"<b>{policy(name)}</b>" if name == chosen else policy(name), colour))
     plot = layout(
-        axis("attempt", "number", range=[0, params.rounds * (1 + LABEL_ROOM)], showgrid=False, tickvals=_ticks(params.rounds)),
+        axis("attempt", "number", range=[0, params.rounds * (1 + LABEL_ROOM)], showgrid=False, tickvals=round_ticks(params.rounds)),
         axis("speed-up over the naive kernel", "times", **log_ticks(reach)),
         annotations=end_labels(ends, reach, PHONE_PLOT_PX, anchor="right"),
     )
@@ -60,11 +60,6 @@ def curves(data: Mapping[str, Any], params: Any) -> Figure:
 def style(name: str, chosen: str) -> tuple[str, str]:
     """Colour and dash of a policy's curve."""
     return ("$method", "solid") if name == chosen else PEERS[name]
-
-
-def _ticks(rounds: int) -> list[int]:
-    step = 1 if rounds <= 8 else 5 if rounds <= 40 else 10
-    return list(range(0, rounds + 1, step))
 
 
 def _summary(data: Mapping[str, Any]) -> str:
@@ -107,8 +102,10 @@ def last_values(data: Mapping[str, Any]) -> Figure:
         axis("final speed-up", "times", **log_ticks(log_reach(everything))),
     )
     spread = max(order, key=lambda name: float(np.ptp(np.log(floats(final[name])))))
-    low, high = float(floats(final[spread]).min()), float(floats(final[spread]).max())
-    summary = f"Dots are single searches: with {policy(spread)} they end between {low:.3g} and {high:.3g} times. Bars are 95 % intervals of the geometric mean."
+    least, most = float(floats(final[spread]).min()), float(floats(final[spread]).max())
+    summary = (
+        f"Dots are single searches: with {policy(spread)} they end between {least:.3g} and {most:.3g} times. Bars are 95 % intervals of the geometric mean."
+    )
     return Figure("final", "One search tells little", traces, plot, summary, height=360)
 
 
@@ -120,7 +117,12 @@ def spent(data: Mapping[str, Any]) -> Figure:
     share = totals / np.maximum(1, totals.sum(axis=1, keepdims=True))
     strategies = data["strategies"]
     hover = [[_pulls_said(policy(name), strategies[s], pulls[name][:, s]) for s in range(len(strategies))] for name in names]
-    cells = {"text": [[f"{100 * v:.0f}" for v in row] for row in share], "texttemplate": "%{text}", "customdata": hover, "textfont": {"color": "$ink"}}
+    cells: dict[str, Any] = {
+        "text": [[f"{100 * v:.0f}" for v in row] for row in share],
+        "texttemplate": "%{text}",
+        "customdata": hover,
+        "textfont": {"color": "$ink"},
+    }
     reach = {"zmin": 0, "zmax": max(0.3, float(share.max())), "xgap": 3, "ygap": 3, "showscale": False}
     tints = [[0, alpha("$method", 0.04)], [1, alpha("$method", 0.55)]]
     at, rows = np.arange(len(strategies)), np.arange(len(names))

@@ -45,12 +45,13 @@ def _cluster_key(data: Mapping[str, Any]) -> Notes:
     return key_row(*((words.format(signs[c % len(signs)], c + 1), cluster_style(c)[0]) for c in seen))
 
 
-def _ends(data: Mapping[str, Any], x: np.ndarray, y: np.ndarray) -> Notes:
-    """The naive and the best kernel by name; x and y as annotations take them."""
+def _ends(data: Mapping[str, Any], x: np.ndarray, y: np.ndarray, *, below: bool = False) -> Notes:
+    """The naive and the best kernel by name, left of their marks or below them; x and y as annotations take them."""
     best = int(data["best"]["member"])
-    notes = [label(x[0], y[0], "naive", "$muted", anchor="right", shift=(-9, 0))]
+    side: dict[str, Any] = {"anchor": "center", "shift": (0, -14)} if below else {"anchor": "right", "shift": (-9, 0)}
+    notes = [label(x[0], y[0], "naive", "$muted", **side)]
     if best:
-        notes.append(label(x[best], y[best], "<b>best</b>", "$ink", anchor="right", shift=(-9, 0)))
+        notes.append(label(x[best], y[best], "<b>best</b>", "$ink", **side))
     return notes
 
 
@@ -68,17 +69,14 @@ def roofline(data: Mapping[str, Any]) -> Figure:
         line(at, memory, "memory", "$truth", width=1.75, hover="memory allows %{y:.3g} GFLOP/s at %{x:.3g} flop/byte"),
         *_clusters(data, x, y),
     ]
-    notes = _cluster_key(data) + _ends(data, np.log10(x), np.log10(y))
+    notes = [note | {"yshift": 24} for note in _cluster_key(data)] + _ends(data, np.log10(x), np.log10(y))
+    notes += key_row((f"\u2500 memory {roof['dram']:.3g} GB/s", "$truth"), (f"\u254c cache {roof['cache']:.3g} GB/s", "$peer-2"))
     peak = f"peak {roof['gflops']:.3g} GFLOP/s"
     notes.append(label(across[1], math.log10(roof["gflops"]), peak, "$truth", anchor="right", yanchor="bottom", shift=(0, 2)))
-    notes += [
-        label(0.02, height, f"{name} {roof[key]:.3g} GB/s", colour, xref="x domain", yref="y domain")
-        for height, name, key, colour in ((0.94, "\u2500 memory", "dram", "$truth"), (0.86, "\u00b7\u00b7 cache", "cache", "$peer-2"))
-    ]
     plot = layout(
         axis("intensity", "flop/byte", **log_ticks(across)),
         axis("speed", "GFLOP/s", **log_ticks((up[0], up[1] + 0.12 * (up[1] - up[0])))),
-        top=30,
+        top=46,
         annotations=notes,
     )
     best = int(data["best"]["member"])
@@ -99,7 +97,7 @@ def features(data: Mapping[str, Any]) -> Figure | None:
         return None
     xy = floats(found["xy"])
     traces = _clusters(data, xy[:, 0], xy[:, 1])
-    notes = _cluster_key(data) + _ends(data, xy[:, 0], xy[:, 1])
+    notes = _cluster_key(data) + _ends(data, xy[:, 0], xy[:, 1], below=True)
     clustered = found["centroids"] is not None
     if clustered:
         centroids = floats(found["centroids"])
@@ -135,7 +133,7 @@ def family(data: Mapping[str, Any], rounds: int) -> Figure:
     while path[-1]:
         path.append(int(parent[path[-1]]))
     path.reverse()
-    traces = [line(joints.ravel(), levels.ravel(), "edits", "$grid", width=1.5, hover="skip")]
+    traces = [line(joints.ravel(), levels.ravel(), "edits", alpha("$peer-3", 0.55), width=1.5, hover="skip")]
     traces.append(line(made[path], depth[path], "way to the best", alpha("$method", 0.6), width=4, hover="skip"))
     for mark in UNTIMED:
         places = [i for i, outcome in enumerate(attempts["outcome"]) if outcome in mark.outcomes]
@@ -195,10 +193,11 @@ def headroom(data: Mapping[str, Any], params: Any) -> Figure:
         }
         for r in range(len(resources))
     ]
-    notes += [label(r + 0.46, float(theta[r]), f"\u03b8 {theta[r]:.3g}", "$ink", anchor="right", yanchor="bottom", shift=(0, 2)) for r in range(len(resources))]
+    notes += [label(r, 1, f"\u03b8 {theta[r]:.3g} %", "$ink", anchor="center", yref="paper", yanchor="bottom", shift=(0, 4)) for r in range(len(resources))]
     plot = layout(
         axis("resource", "no unit", range=[-0.5, len(resources) - 0.5], tickvals=list(range(len(resources))), ticktext=[RESOURCES[r] for r in resources]),
         axis("used by the representative", "% of peak", range=[0, 108], nticks=6),
+        top=26,
         barmode="overlay",
         annotations=notes,
         shapes=shapes,

@@ -131,3 +131,8 @@ def log_ticks(reach: tuple[float, float]) -> dict[str, Any]:
     values = [step * 10.0**k for k in range(math.floor(reach[0]), math.ceil(reach[1]) + 1) for step in steps]
     shown = [v for v in values if reach[0] <= math.log10(v) <= reach[1]]
     return {"type": "log", "range": list(reach), "tickvals": shown, "ticktext": [f"{v:,.0f}" if v >= 1 else f"{v:g}" for v in shown]}
+
+
+def round_ticks(rounds: int) -> list[int]:
+    """Ticks of an axis of attempts."""
+    return list(range(0, rounds + 1, 1 if rounds <= 8 else 5 if rounds <= 40 else 10))

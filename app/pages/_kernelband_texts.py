@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+import operator
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from app.pages._kernelband_marks import counted, ms, recorded, strategy
 from app.plotting import Panel
 
 OUTPUT_LINES, OUTPUT_LETTERS = 12, 160  # of what the compiler or the checker said
+CONTEXT = 4  # equal lines that are kept on each side of a change
 TEXT, NUMBER = "text", "number"
 
 
@@ -19,14 +22,41 @@ def edit(data: Mapping[str, Any], params: Any) -> Panel | None:
         return None
     before = found["parent"]
     after = found["child"] or before  # nothing is written yet, or the answer held no code
-    language = "python" if params.substrate == "triton" else "c"
+    language, comment = ("python", "# {}") if params.substrate == "triton" else ("c", "/* {} */")
     if found["outcome"] is None:
         summary = "The child is under way." if found["child"] else "The child is being written."
     elif found["child"] and found["child"] != before:
         summary = f"Lines with \u2212 were the parent's, lines with + are the child's. It was judged: {_words(found['outcome'])}."
     else:
         summary = f"The child does not differ from its parent. It was judged: {_words(found['outcome'])}."
+    before, after = _around_the_change(before, after, comment)
     return Panel("edit", "diff", "From parent to child, the newest attempt", {"before": before, "after": after, "language": language}, summary, "wide")
+
+
+def _around_the_change(before: str, after: str, comment: str) -> tuple[str, str]:
+    """Both texts without the equal lines at their ends, but for a few: a change far down would be out of sight.
+
+    >>> _around_the_change("a\\nb\\nc\\nd\\ne\\nf\\ng", "a\\nb\\nc\\nd\\ne\\nf\\nG", "# {}")[1].splitlines()[:2]
+    ['# 2 equal lines', 'c']
+    """
+    old, new = before.splitlines(), after.splitlines()
+    if old == new:
+        return before, after
+    head = _equal(old, new)
+    tail = _equal(old[head:][::-1], new[head:][::-1])
+    first, last = max(0, head - CONTEXT), max(0, tail - CONTEXT)
+
+    def cut(lines: list[str]) -> str:
+        kept = lines[first : len(lines) - last]
+        above, below = ([comment.format(counted(hidden, "equal line"))] if hidden else [] for hidden in (first, last))
+        return "\n".join([*above, *kept, *below])
+
+    return cut(old), cut(new)
+
+
+def _equal(old: Sequence[str], new: Sequence[str]) -> int:
+    """How many lines are equal from the start on."""
+    return sum(itertools.takewhile(bool, map(operator.eq, old, new)))
 
 
 def verdict(data: Mapping[str, Any]) -> Panel | None:
@@ -41,7 +71,9 @@ def verdict(data: Mapping[str, Any]) -> Panel | None:
         ["child", _words(attempts["outcome"][-1]) + (f", {ms(took)}" if took is not None else ", not timed")],
         ["reward", f"{attempts['reward'][-1]:.3f}"],
     ]
-    output = (data["diff"] or {}).get("output") or attempts["text"][-1]
+    reason, output = attempts["text"][-1].strip(), (data["diff"] or {}).get("output", "")
+    if reason not in output:  # of a checker; a compiler's stands in its output already
+        output = f"{reason}\n{output}"
     rows += [["output", said] for said in _lines(output)]
     columns = [{"name": name, "kind": TEXT} for name in ("what", "of the newest settled attempt")]
     note = None if output.strip() else "The compiler and the checker had nothing to say."
@@ -53,21 +85,21 @@ def counters(data: Mapping[str, Any], params: Any) -> Panel:
     """What the attempts gave, and what they cost in seconds."""
     found = data["counters"]
     rows: list[list[Any]] = [
-        ["compiler runs", found["compiled"], "the naive kernel's included"],
-        ["right", found["correct"], "slower ones too: they join the others"],
-        ["wrong", found["wrong"], "results, crashes, time-outs, cheats"],
+        ["compiler runs", found["compiled"], "the naive one too"],
+        ["right", found["correct"], "slower ones too" if data["mode"] == "search" else "the naive one aside"],
+        ["wrong", found["wrong"], "or crash, hang, cheat"],
         ["not compiled", found["compile_errors"], ""],
-        ["seen before", found["duplicates"], "pulls, but not measured again"],
+        ["seen before", found["duplicates"], "not measured again"],
     ]
-    if data.get("mode") == "search":
+    if data["mode"] == "search":
         if params.policy in ("kernelband", "thompson"):
-            rows.append(["turned away by a mask", found["masked_pulls"], "rounds whose first choice was closed"])
+            rows.append(["turned by a mask", found["masked_pulls"], "first choice closed"])
         rows += [
-            ["seconds in the compiler", round(found["compile_s"], 2), ""],
-            ["seconds of checks and timing", round(found["run_s"], 2), ""],
-            ["seconds of writing children", round(found["propose_s"], 2), ""],
+            ["compiler, s", round(found["compile_s"], 2), ""],
+            ["checks, timing, s", round(found["run_s"], 2), ""],
+            ["writing, s", round(found["propose_s"], 2), ""],
         ]
-    columns = [{"name": "attempts", "kind": TEXT}, {"name": "count or s", "kind": NUMBER}, {"name": "which", "kind": TEXT}]
+    columns = [{"name": "what", "kind": TEXT}, {"name": "count or s", "kind": NUMBER}, {"name": "which", "kind": TEXT}]
     failed = f"{counted(found['failed'], 'attempt')} failed, {found['duplicates']} had been seen before."
     return Panel("counters", "table", "Where the attempts went", {"columns": columns, "rows": rows, "note": None}, failed)
 
@@ -120,5 +152,5 @@ def _words(outcome: str) -> str:
 
 
 def _lines(text: str) -> list[str]:
-    kept = [part.rstrip()[:OUTPUT_LETTERS] for part in text.splitlines() if part.strip()]
+    kept = [part.rstrip()[:OUTPUT_LETTERS] for part in text.splitlines() if part.strip() and not part.startswith("//")]
     return [*kept[:OUTPUT_LINES], *([f"{len(kept) - OUTPUT_LINES} more lines"] if len(kept) > OUTPUT_LINES else [])]
