@@ -194,16 +194,16 @@ EVENTS = [
     ("band", {"type": "click", "x": 0.0}, {}, None),
     ("controls", {"type": "upload", "field": "csv"}, {}, Changes({"data": "csv"}, True)),
     ("controls", {"type": "upload", "field": "other"}, {}, None),
-    ("columns", {"type": "press", "id": "{}"}, {}, None),
-    ("columns", {"type": "press", "id": '{"feature": 1}'}, {}, None),
-    ("columns", {"type": "press", "id": "no json"}, {}, None),
-    ("columns", {"type": "press", "id": None}, {}, None),
-    ("columns", {"type": "press"}, {}, None),
-    ("columns", {"type": "press", "id": '{"target": "age"}'}, {"features": "age,town"}, Changes({"target": "age", "features": "town"}, True)),
-    ("columns", {"type": "press", "id": '{"target": "age"}'}, {"features": ""}, Changes({"target": "age"}, True)),
-    ("columns", {"type": "press", "id": '{"feature": "d"}', "pressed": True}, {"features": "a,b,c"}, Changes({"features": "b,c,d"}, True)),
-    ("columns", {"type": "press", "id": '{"feature": "b"}', "pressed": False}, {"features": "a,b"}, Changes({"features": "a"}, True)),
-    ("columns", {"type": "press", "id": '{"feature": "c", "used": "a,b"}', "pressed": True}, {"features": ""}, Changes({"features": "a,b,c"}, True)),
+    ("columns", {"type": "click", "id": "{}"}, {}, None),
+    ("columns", {"type": "click", "id": '{"feature": 1}'}, {}, None),
+    ("columns", {"type": "click", "id": "no json"}, {}, None),
+    ("columns", {"type": "click", "id": None}, {}, None),
+    ("columns", {"type": "click"}, {}, None),
+    ("columns", {"type": "click", "id": '{"target": "age"}'}, {"features": "age,town"}, Changes({"target": "age", "features": "town"}, True)),
+    ("columns", {"type": "click", "id": '{"target": "age"}'}, {"features": ""}, Changes({"target": "age"}, True)),
+    ("columns", {"type": "click", "id": '{"feature": "d"}', "pressed": True}, {"features": "a,b,c"}, Changes({"features": "b,c,d"}, True)),
+    ("columns", {"type": "click", "id": '{"feature": "b"}', "pressed": False}, {"features": "a,b"}, Changes({"features": "a"}, True)),
+    ("columns", {"type": "click", "id": '{"feature": "c", "used": "a,b"}', "pressed": True}, {"features": ""}, Changes({"features": "a,b,c"}, True)),
 ]
 
 
@@ -224,10 +224,10 @@ def test_chips_choose_the_columns_of_a_file() -> None:
     assert [c["text"] for c in features if c["pressed"]] == ["age", "income, net"]
     assert [c["text"] for c in targets if c["disabled"]] == ["town"]
     income = next(c for c in features if c["text"] == "income, net")
-    changes = page.on_event("columns", {"type": "press", "id": income["id"], "pressed": False}, params.model_dump())
+    changes = page.on_event("columns", {"type": "click", "id": income["id"], "pressed": False}, params.model_dump())
     assert changes == Changes({"features": "age"}, True)
     age = next(c for c in targets if c["text"] == "age")
-    changed = page.on_event("columns", {"type": "press", "id": age["id"], "pressed": True}, params.model_dump() | {"features": '"income, net",age'})
+    changed = page.on_event("columns", {"type": "click", "id": age["id"], "pressed": True}, params.model_dump() | {"features": '"income, net",age'})
     assert changed is not None
     validate(METHOD.Params, {**dict(params), **changed.params})
     assert changed.params == {"target": "age", "features": '"income, net"'}

@@ -69,7 +69,7 @@ def on_event(view: str, event: Mapping[str, Any], params: Mapping[str, Any]) -> 
     if view == "path" and kind in ("click", "drag"):
         position = event.get("x") if kind == "click" else _dragged_to(event, params.get("symmetry"))
         return Changes({"symmetry": symmetry_at(position)}, run=True) if _finite(position) else None
-    if view == "columns" and kind == "press":
+    if view == "columns" and kind == "click":
         return _chosen_columns(event, params)
     if view == "controls" and kind == "upload" and event.get("field") == "csv":
         return Changes({"data": "csv"}, run=True)
