@@ -121,7 +121,7 @@ def check_events_never_raise(method: Method) -> None:
     page = pages.load(method.card.slug)
     names = [v.name for v in page.views(reference(method).last, cheap(method))]
     fields = list(method.Params.model_fields)
-    kinds = st.one_of(st.sampled_from(["click", "drag", "press", "answer", "upload", "edit", "select"]), json_values)
+    kinds = st.one_of(st.sampled_from(["click", "drag", "answer", "upload", "edit", "select"]), json_values)
     event = st.fixed_dictionaries({}, optional={"type": kinds, **dict.fromkeys(EVENT_KEYS, json_values)})
     fielded = event.flatmap(lambda e: st.sampled_from(fields).map(lambda f: {**e, "field": f}))
 
