@@ -133,7 +133,7 @@ def family(data: Mapping[str, Any], rounds: int) -> Figure:
     while path[-1]:
         path.append(int(parent[path[-1]]))
     path.reverse()
-    traces = [line(joints.ravel(), levels.ravel(), "edits", alpha("$peer-3", 0.55), width=1.5, hover="skip")]
+    traces = [line(joints.ravel(), levels.ravel(), "edits", alpha("$peer-3", 0.55), width=1.5, dash="solid", hover="skip")]
     traces.append(line(made[path], depth[path], "way to the best", alpha("$method", 0.6), width=4, hover="skip"))
     for mark in UNTIMED:
         places = [i for i, outcome in enumerate(attempts["outcome"]) if outcome in mark.outcomes]

@@ -12,10 +12,10 @@ from app.pages._kernelband_marks import COLUMNS, RESOURCES, TIMED, UNTIMED, log_
 from app.plotting import Figure, Trace, alpha, axis, end_labels, floats, heatmap, key_row, label, layout, line, plain_text, scatter
 from backends.kernelband.substrate import TARGET
 
-HEIGHT, PHONE_CURVE_PX = 540, 140  # of the plot on a laptop, and of the curve's area on a phone
-CURVE, ARMS = (0.46, 1.0), (0.0, 0.27)  # how the two plots share the height
+HEIGHT, PHONE_CURVE_PX = 540, 130  # of the plot on a laptop, and of the curve's area on a phone
+CURVE, ARMS = (0.49, 1.0), (0.0, 0.25)  # how the two plots share the height
 STRIP = 0.07  # above the curve, as a share of the decades: attempts that have no time
-LABEL_ROOM = 0.24  # right of the last round, as a share of the rounds
+LABEL_ROOM = 0.28  # right of the last round, as a share of the rounds
 FAINT, FULL = 0.05, 0.55  # tint of a mean reward of 0 and of 1: ink stays readable on both
 
 
@@ -36,13 +36,14 @@ def best_so_far(data: Mapping[str, Any], metrics: Mapping[str, Any], params: Any
     ends = [
         (math.log10(now), f"<b>best {plain(now)}</b>", "$method"),
         (math.log10(float(floats(drift["ms"])[-1])), "naive", "$peer-1"),
-        (math.log10(roof), f"roofline {plain(roof)}", "$truth"),
+        (math.log10(roof), f"roof {plain(roof)}", "$truth"),
     ]
     notes = end_labels(ends, reach, PHONE_CURVE_PX, anchor="right")
     shown = set(attempts["outcome"])
     notes += _key(TIMED, shown, 22, "") + _key(UNTIMED, shown, 5, "no time: ")
     arms = data["arms"]
     x = axis("attempt", "number", range=[-0.4, params.rounds * (1 + LABEL_ROOM)], showgrid=False, anchor="y", tickvals=round_ticks(params.rounds))
+    x["title"]["standoff"] = 2  # a phone leaves little room between the two plots
     y = axis("time", "ms", domain=None if arms is None else CURVE, **log_ticks(reach))
     more: dict[str, Any] = {}
     if arms is not None:
@@ -147,7 +148,7 @@ def _arms(data: Mapping[str, Any], arms: Mapping[str, Any]) -> tuple[list[Trace]
         i, s = arms["chosen"]
         frame = {"color": "$ink", "width": 2.5}
         shapes.append({"type": "rect", "name": "chosen", **on, "x0": s - 0.48, "x1": s + 0.48, "y0": i - 0.47, "y1": i + 0.47, "line": frame})
-    key = "tint: mean reward \u00b7 number: pulls \u00b7 <s>struck</s>: masked"
+    key = "tint: mean \u00b7 number: pulls \u00b7 <s>struck</s>: masked"
     notes = [label(0, ARMS[1], key, "$muted", xref="paper", yref="paper", yanchor="bottom", shift=(0, 3))]
     names = [COLUMNS.get(name, name) for name in data["strategies"]]
     axes = {
