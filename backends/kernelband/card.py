@@ -41,7 +41,7 @@ class Params(contract.Params):
         ge=1,
         le=100,
         description="Above it arithmetic counts as saturated",
-        json_schema_extra=_extra("Mask", unit="% of peak"),
+        json_schema_extra=_extra("Bandit", unit="% of peak"),
     )
     theta_dram: float = Field(
         75,
@@ -49,7 +49,7 @@ class Params(contract.Params):
         ge=1,
         le=100,
         description="Above it main memory counts as saturated",
-        json_schema_extra=_extra("Mask", unit="% of peak"),
+        json_schema_extra=_extra("Bandit", unit="% of peak"),
     )
     theta_l2: float = Field(
         75,
@@ -57,7 +57,7 @@ class Params(contract.Params):
         ge=1,
         le=100,
         description="Above it the cache counts as saturated",
-        json_schema_extra=_extra("Mask", unit="% of peak"),
+        json_schema_extra=_extra("Bandit", unit="% of peak"),
     )
     temperature: float = Field(
         1.0,
@@ -66,11 +66,11 @@ class Params(contract.Params):
         description="How evenly parents are drawn; at 1 almost always the one of most headroom",
         json_schema_extra=_extra("Bandit", scale="log"),
     )
-    mask: bool = Field(True, description="Close the arms whose resource is saturated already", json_schema_extra=_extra("Mask"))
+    mask: bool = Field(True, description="Close the arms whose resource is saturated already", json_schema_extra=_extra("Bandit"))
     profile: Literal["all", "representatives"] = Field(
         "all",
         description="Which kernels are profiled: here it is free for all, in the paper only each cluster's representative is",
-        json_schema_extra=_extra("Mask"),
+        json_schema_extra=_extra("Bandit"),
     )
     match_clusters: bool = Field(
         False,
