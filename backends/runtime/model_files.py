@@ -207,10 +207,11 @@ def _bar(say: Say) -> Any:
 
 
 def quiet() -> None:
-    """No progress bars of the libraries on the standard error of a command."""
+    """No progress bars and no advice of the libraries on the standard error of a command."""
     from transformers.utils import logging
 
     logging.disable_progress_bar()
+    logging.set_verbosity_error()
 
 
 @contextlib.contextmanager

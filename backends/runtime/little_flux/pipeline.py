@@ -7,6 +7,7 @@ from copy import deepcopy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from backends.runtime import model_files
 from backends.runtime.folders import ROOT
 from backends.runtime.little_flux.configuration import IMAGE_SIZE, MASK_BLOCK, SCHEDULER, SEQUENCE_LENGTH
 
@@ -48,8 +49,11 @@ def save(pipe: FluxPipeline, folder: Path) -> None:
 
 def read(folder: Path = FOLDER, device: str = "cpu") -> FluxPipeline:
     """The pipeline of a folder, ready to sample."""
+    model_files.quiet()  # before diffusers is imported, which warns of what it will not use
     from diffusers import FluxPipeline
+    from diffusers.utils import logging
 
+    logging.disable_progress_bar()
     pipe = FluxPipeline.from_pretrained(folder).to(device)
     pipe.set_progress_bar_config(disable=True)
     return pipe
