@@ -113,6 +113,18 @@ class Workbench:
                     component.upload(self._upload_handler(control.field), given, [*parts, *out], trigger_mode="multiple", **CARRY)
                 elif control.live:
                     component.input(self._live_handler(control.field), given, out, trigger_mode="always_last", **CARRY)
+        for control in self.controls:
+            causes = [c.input for other in self.controls if control.field in self._cleared(other.field) for c in other.components]
+            if causes:  # in the browser: what is cleared is no longer there when Run is pressed
+                default = json.dumps(self._default(control.field))
+                gr.on(causes, None, None, list(control.components), js=f"() => [{default}]", **PRIVATE)
+
+    def _cleared(self, moved: str) -> list[str]:
+        """The fields that go back to their default when a person changes this one."""
+        return [field for field in self.method.Params.model_fields if moved in self._extra(field).get("cleared_by", ())]
+
+    def _default(self, field: str) -> Any:
+        return self.method.Params.model_fields[field].get_default(call_default_factory=True)
 
     # from the components to params and back -----------------------------------------------------------------
 
@@ -177,7 +189,8 @@ class Workbench:
     def _live_handler(self, field: str) -> Any:
         async def on_live(request: gr.Request, *values: Any) -> AsyncIterator[tuple[Any, Any]]:
             try:
-                params = validate(self.method.Params, self._values(values))
+                given = self._values(values) | {name: self._default(name) for name in self._cleared(field)}
+                params = validate(self.method.Params, given)
             except InputError as error:
                 yield fault(error), gr.skip()
                 return

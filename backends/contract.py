@@ -154,7 +154,7 @@ class Params(BaseModel):
     """What a method takes. Each field has a type, a default, bounds or a Literal, and a description.
 
     Keys of ``json_schema_extra`` that the faces read: unit, control, scale, live, group, advanced,
-    private, lines, labels, inert.
+    private, lines, labels, inert; cleared_by: names of the fields whose change by hand sets this one back to its default.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True)

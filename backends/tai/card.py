@@ -10,6 +10,8 @@ from backends import contract
 from backends.contract import Card, Metric, Paper, Preset, Step, Weight
 
 ANSWERS_LIMIT = 60
+# What decides which questions there are: answers to other questions than these mean nothing.
+ASKS_ANEW = ["task", "candidates", "quirk_rate", "prior_skew", "threshold", "options", "text_weight", "request", "probes", "candidate_sources", "seed"]
 TEXT_LIMIT = 16  # sentences; the model is slow
 EXAMPLE_REQUEST = "Write a function that gives the middle value of a list."
 EXAMPLE_PROBES = """
@@ -180,7 +182,7 @@ class Params(contract.Params):
         [],
         max_length=ANSWERS_LIMIT,
         description="What has been answered: pairs of question id and option id, not-sure or none",
-        json_schema_extra=_extra("Dialogue"),
+        json_schema_extra=_extra("Dialogue", cleared_by=ASKS_ANEW),
     )
 
     @field_validator("probes", "candidate_sources", mode="before")

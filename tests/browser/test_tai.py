@@ -95,6 +95,19 @@ def test_the_cut_of_the_barcode_is_dragged_and_the_dialogue_begins_anew(page: Pa
     assert "threshold=" in page.evaluate("location.search")
 
 
+def test_another_task_begins_without_the_answers_to_the_former(page: Page) -> None:
+    chat = opened(page, {"task": "own"})
+    press(chat, "Not sure, or I do not care")
+    expect(replies(chat)).to_have_count(2, timeout=SLOW_MS)
+    page.get_by_label("Task", exact=True).click()
+    page.get_by_role("option", name="navigation", exact=True).click()
+    page.locator("#m-tai .pp-run").click()
+    expect(replies(chat)).to_have_count(1, timeout=SLOW_MS)
+    expect(page.locator("#m-tai .pp-bar")).to_have_attribute("data-state", "done", timeout=SLOW_MS)
+    press(chat, "Not sure, or I do not care")
+    expect(replies(chat)).to_have_count(2, timeout=SLOW_MS)
+
+
 def test_dialogue_and_cloud_share_the_first_screen(page: Page) -> None:
     page.set_viewport_size({"width": 1440, "height": 900})
     chat = opened(page, {"task": "own"})

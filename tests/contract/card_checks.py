@@ -22,7 +22,7 @@ from backends.validation import validate
 from tests.contract.values import described, legal
 
 TAKEN_BY_GRADIO = ("view", "deep_link")
-EXTRA_KEYS = {"unit", "control", "scale", "live", "group", "advanced", "private", "lines", "labels", "inert", "slider", "accept", "format"}
+EXTRA_KEYS = {"unit", "control", "scale", "live", "group", "advanced", "private", "lines", "labels", "inert", "slider", "accept", "format", "cleared_by"}
 SENTENCE_END = re.compile(r"[.!?](\s|$)")
 EXERCISE_STEPS = 3
 
@@ -129,6 +129,8 @@ def check_extra_keys(method: Method) -> None:
         assert extra is None or isinstance(extra, dict), f"{name}: json_schema_extra must be a dict"
         unknown = set(extra or {}) - EXTRA_KEYS
         assert not unknown, f"{name} has the unknown keys {sorted(unknown)}; known are {sorted(EXTRA_KEYS)}"
+        others = set(method.Params.model_fields) - {name}
+        assert set((extra or {}).get("cleared_by", ())) <= others, f"{name} is cleared by what is no other field"
         inert = (extra or {}).get("inert")
         assert inert is None or (isinstance(inert, str) and len(inert.split()) >= 3), f"{name} is inert without a reason in words"
 

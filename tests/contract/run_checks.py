@@ -220,6 +220,7 @@ def check_every_control_matters(method: Method) -> None:
 
 
 def _matters(method: Method, field: str, of: Any, keys: set[str], *, only_cheap: bool) -> bool:
+    reference_keys = data_keys(reference(method).last).keys()
     for start in _settings_to_try(method, field, only_cheap):
         before = of(start)
         if before is None:
@@ -227,7 +228,13 @@ def _matters(method: Method, field: str, of: Any, keys: set[str], *, only_cheap:
         now = getattr(validate(method.Params, start), field)
         for value in others(method.Params, field, now)[:3]:
             after = of({**start, field: value})
-            if after is not None and after.differs(before, keys):
+            if after is None:
+                continue
+            if after.differs(before, keys):
+                return True
+            elsewhere = {k for k in before.data.keys() & after.data.keys() if k not in reference_keys}
+            moved = {k for k in elsewhere if before.data[k] != after.data[k]}
+            if moved and any(before.data[k] == outcome(method, start).data.get(k) for k in moved):  # what carries a time moves by itself
                 return True
     return False
 

@@ -79,6 +79,16 @@ def ignores_note(params: Any, context: Any) -> Iterator[Frame]:
     yield from good_run(params.model_copy(update={"note": ""}), context)
 
 
+def moves_by_itself_elsewhere(params: Any, context: Any) -> Iterator[Frame]:
+    for frame in ignores_note(params, context):
+        yield dataclasses.replace(frame, data={**frame.data, "clock": time.monotonic()}) if params.source == "table" else frame
+
+
+def shows_note_elsewhere(params: Any, context: Any) -> Iterator[Frame]:
+    for frame in ignores_note(params, context):
+        yield dataclasses.replace(frame, data={**frame.data, "caption": params.note}) if params.source == "table" else frame
+
+
 def two_live_frames(params: Any, context: Any) -> Iterator[Frame]:
     for frame in good_run(params, context):
         yield frame
@@ -157,7 +167,11 @@ PLANTS: dict[Callable[[Any], None], list[Fake]] = {
     card_checks.check_every_field_is_described: [with_field(ge=0, le=1)],
     card_checks.check_every_field_has_bounds: [with_field(description="One more"), with_field("word", str, default="a", description="A word")],
     card_checks.check_field_names: [with_field("view", **BOUNDED), with_field("deep_link", **BOUNDED)],
-    card_checks.check_extra_keys: [with_field(json_schema_extra={"colour": "red"}, **BOUNDED), with_field(json_schema_extra={"inert": "no"}, **BOUNDED)],
+    card_checks.check_extra_keys: [
+        with_field(json_schema_extra={"colour": "red"}, **BOUNDED),
+        with_field(json_schema_extra={"inert": "no"}, **BOUNDED),
+        with_field(json_schema_extra={"cleared_by": ["nothing"]}, **BOUNDED),
+    ],
     card_checks.check_every_field_has_a_control: [with_field(annotation=tuple[int, str] | float, description="No control takes this")],
     card_checks.check_controls_round_trip: [],
     card_checks.check_params_pickle: [Fake(Params=Unpicklable)],
@@ -190,7 +204,7 @@ PLANTS: dict[Callable[[Any], None], list[Fake]] = {
     run_checks.check_equal_seed_equal_result: [fakes.end_metric(lambda params, context: random.random())],
     run_checks.check_warm_store_changes_nothing: [fakes.end_metric(fakes.counts_runs)],
     run_checks.check_other_seed_other_result: [Fake(body=fails_to_number)],
-    run_checks.check_every_control_matters: [Fake(body=ignores_note)],
+    run_checks.check_every_control_matters: [Fake(body=ignores_note), Fake(body=moves_by_itself_elsewhere)],
     run_checks.check_live_run_equals_full_run: [fakes.live_differs(), Fake(body=two_live_frames)],
     run_checks.check_interleaved_runs_equal_runs_in_a_row: [fakes.shared_scratch()],
     run_checks.check_inputs_are_unchanged: [fakes.before_run(changes_its_params)],
@@ -257,6 +271,12 @@ def test_checks_are_chosen_by_what_a_method_says() -> None:
     assert "files-come-as-bytes-only" in names
     assert "live-run-equals-full-run" not in dict(checks_of(Fake(Params=contract.Params)))
     assert "equal-seed-equal-result" not in dict(checks_of(with_card(deterministic=False)))
+
+
+@pytest.mark.usefixtures("short_limits")
+def test_a_control_may_matter_beside_one_choice_only() -> None:
+    with installed(Fake(body=shows_note_elsewhere)) as fake:
+        run_checks.check_every_control_matters(fake)
 
 
 def test_a_control_that_loses_a_value_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
