@@ -17,6 +17,8 @@ from backends.registry import Registered
 from backends.runtime import device
 from backends.validation import validate
 
+ABBREVIATIONS = {word.lower(): word for word in ("IoU", "NLL", "TEIG", "EIG", "MAPIE", "CQR", "CV")}  # the metrics' names are lower case
+
 
 def render(slug: str, frame: Frame, params: Params) -> str:
     """The stage's JSON string of one frame: {run, progress, views, metrics, ran, notes}."""
@@ -39,13 +41,22 @@ def picture_id(method: Registered, params: Params) -> str:
     return hashlib.sha256(params.model_dump_json(exclude=set(live_fields(method.Params))).encode()).hexdigest()[:12]
 
 
+def metric_label(name: str) -> str:
+    """A metric's name in words.
+
+    >>> metric_label("delta_e_steered"), metric_label("mask_iou")
+    ('ΔE steered', 'mask IoU')
+    """
+    return " ".join(ABBREVIATIONS.get(word, word) for word in name.replace("delta_e", "ΔE").replace("20pct", "20 % of the steps").split("_"))
+
+
 def metrics(method: Registered, values: Mapping[str, MetricValue], params: Params) -> list[dict[str, Any]]:
     """The metric strip: value, unit, better-direction and, for the very params of a claim, the stated figure."""
     stated = stated_figures(method, params)
     return [
         {
             "name": name,
-            "label": name.replace("_", " "),
+            "label": metric_label(name),
             "value": values.get(name),
             "unit": metric.unit,
             "better": metric.better,
