@@ -275,6 +275,7 @@ def test_a_child_that_is_silent_is_ended(sandbox: Sandbox, ready: str, outcome: 
 
 def test_stop_while_it_runs_frees_the_place_and_ends_the_child(sandbox: Sandbox) -> None:
     looks = iter(range(1_000_000))
+    others = set(psutil.Process().children())  # of the sandbox that other tests share
 
     def check() -> None:
         if next(looks) > 3:
@@ -284,7 +285,18 @@ def test_stop_while_it_runs_frees_the_place_and_ends_the_child(sandbox: Sandbox)
         sandbox.run([ENDLESS], ["1"], limits=Limits(call_s=60), check=check)
     assert values(sandbox, "def f(x): return x", "1") == ["1"]
     sandbox.close()
-    assert not [child for child in psutil.Process().children() if str(parent.CHILD) in child.cmdline()]
+    assert not [child for child in set(psutil.Process().children()) - others if str(parent.CHILD) in child.cmdline()]
+
+
+def test_stop_is_heard_while_one_child_after_the_other_overruns(sandbox: Sandbox) -> None:
+    looks = iter(range(1_000_000))
+
+    def check() -> None:
+        if next(looks) > 3:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        sandbox.run([ENDLESS] * 100, ["1"], limits=Limits(call_s=0.05, overruns=1), check=check)
 
 
 def test_stop_while_it_waits_leaves_the_line(sandbox: Sandbox) -> None:

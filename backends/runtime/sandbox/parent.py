@@ -288,6 +288,7 @@ class Sandbox:
         request = _Request(sources, calls, function, limits)
         spent_s = 0.0
         while request.pending():
+            check()  # a child that soon overruns its time ends before anybody looks
             if spent_s > limits.request_s:
                 request.give_up()
                 break
