@@ -47,7 +47,7 @@ def wrapped(text: str, width: int = WRAP, lines: int = LINES) -> str:
     """A text from outside in short lines for a label: at most ``lines``, neither markup nor token.
 
     >>> wrapped("the index of the first match", 12)
-    'the index of<br>the first ...'
+    'the index of<br>the ...'
     """
     return "<br>".join(plain_text(part) for part in textwrap.wrap(text, width, max_lines=lines, placeholder=" ..."))
 
