@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -51,7 +52,7 @@ class Standing:
         return [i for i, r in enumerate(self.representatives) if r is None]
 
 
-class Policy:
+class Policy(ABC):
     """Clusters the frontier, keeps the statistics of all arms, and leaves to its kinds which arm and parent to take.
 
     rng: draws of the policy; a child of it those of its clustering, so that other clusters leave the policy's draws alone.
@@ -86,8 +87,9 @@ class Policy:
         seen = h if self.settings.mask else np.full_like(h, np.nan)
         self.standing.open = mask(seen, self.settings.theta, self.standing.empty)
 
+    @abstractmethod
     def choose(self, frontier: Frontier) -> Choice:
-        raise NotImplementedError
+        """Where the next attempt goes."""
 
     def learn(self, choice: Choice, reward: float, candidate: Candidate, entry: Entry | None) -> None:
         """Takes the reward of an attempt; entry None: a duplicate, which was not measured."""
