@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
 import textwrap
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -273,30 +274,28 @@ def test_a_child_that_is_silent_is_ended(sandbox: Sandbox, ready: str, outcome: 
         assert [o.text for o in sandbox.run(["def f(x): return x"], ["1"], limits=Limits(overruns=1))[0]] == [outcome]
 
 
-def test_stop_while_it_runs_frees_the_place_and_ends_the_child(sandbox: Sandbox) -> None:
-    looks = iter(range(1_000_000))
-    others = set(psutil.Process().children())  # of the sandbox that other tests share
+def stop_at_the_fifth_look() -> Callable[[], None]:
+    looks = itertools.count(1)
 
     def check() -> None:
-        if next(looks) > 3:
+        if next(looks) >= 5:
             raise Stopped
 
+    return check
+
+
+def test_stop_while_it_runs_frees_the_place_and_ends_the_child(sandbox: Sandbox) -> None:
+    others = set(psutil.Process().children())  # of the sandbox that other tests share
     with pytest.raises(Stopped):
-        sandbox.run([ENDLESS], ["1"], limits=Limits(call_s=60), check=check)
+        sandbox.run([ENDLESS], ["1"], limits=Limits(call_s=60), check=stop_at_the_fifth_look())
     assert values(sandbox, "def f(x): return x", "1") == ["1"]
     sandbox.close()
     assert not [child for child in set(psutil.Process().children()) - others if str(parent.CHILD) in child.cmdline()]
 
 
 def test_stop_is_heard_while_one_child_after_the_other_overruns(sandbox: Sandbox) -> None:
-    looks = iter(range(1_000_000))
-
-    def check() -> None:
-        if next(looks) > 3:
-            raise Stopped
-
     with pytest.raises(Stopped):
-        sandbox.run([ENDLESS] * 100, ["1"], limits=Limits(call_s=0.05, overruns=1), check=check)
+        sandbox.run([ENDLESS] * 100, ["1"], limits=Limits(call_s=0.05, overruns=1), check=stop_at_the_fifth_look())
 
 
 def test_stop_while_it_waits_leaves_the_line(sandbox: Sandbox) -> None:

@@ -10,8 +10,9 @@ from backends import contract
 from backends.contract import Card, Metric, Paper, Preset, Step, Weight
 
 ANSWERS_LIMIT = 60
+DRAWN_BY = ("task", "seed", "candidates", "quirk_rate", "prior_skew", "request", "probes", "candidate_sources")  # what a draw depends on
 # What decides which questions there are: answers to other questions than these mean nothing.
-ASKS_ANEW = ["task", "candidates", "quirk_rate", "prior_skew", "threshold", "options", "text_weight", "request", "probes", "candidate_sources", "seed"]
+ASKS_ANEW = [*DRAWN_BY, "threshold", "options", "text_weight"]
 TEXT_LIMIT = 16  # sentences; the model is slow
 EXAMPLE_REQUEST = "Write a function that gives the middle value of a list."
 EXAMPLE_PROBES = """

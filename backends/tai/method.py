@@ -52,7 +52,7 @@ from backends.runtime import device
 from backends.tai import benchmark, picture
 from backends.tai.benchmark import Condition, Played
 from backends.tai.candidates import Candidates
-from backends.tai.card import TEXT_LIMIT, Params
+from backends.tai.card import DRAWN_BY, TEXT_LIMIT, Params
 from backends.tai.dialogue import Dialogue, Look, Rules
 from backends.tai.distances import embed
 from backends.tai.draws import Draw, Geometry, Reply, analyse, redraw
@@ -62,7 +62,6 @@ from backends.tai.tasks import open_task
 
 FIRST_STREAM, FRESH_STREAM = 1, 2
 FRAME_S = 0.1
-LIKE = ("task", "seed", "candidates", "quirk_rate", "prior_skew", "request", "probes", "candidate_sources")  # what a draw depends on
 HEAT_LIMIT = 128  # candidates up to which the distance matrix is sent whole
 UNDEFINED = ("clusters", "true_intents", "partition_recovered", "turns", "entropy_bits", "winner_belief")  # in the benchmark
 OTHER_VERSION = "this link was made by another version"
@@ -104,7 +103,7 @@ class _Run:
 
     @cached_property
     def key(self) -> tuple[Any, ...]:
-        return tuple(getattr(self.params, name) for name in LIKE)
+        return tuple(getattr(self.params, name) for name in DRAWN_BY)
 
     @cached_property
     def task(self) -> Any:
