@@ -20,6 +20,7 @@ from backends.runner import Runner
 MAX_THREADS = 400  # Gradio's default of 40 also bounds active events: visitor 41 would wait for the end
 QUEUE_SIZE = 500
 SESSIONS_KEPT = 300
+TURN = "document.body.classList.toggle('dark'); this.dataset.turned = 1"  # static/js/page.js keeps the choice once it is there
 _text = html.escape
 
 
@@ -38,7 +39,7 @@ def header(current: str | None = None) -> str:
         f"<header class='pp-head' data-title='{_text(title)}'{' data-waits' if current in THEMES else ''}>"
         f"<a class='pp-brand' href='/'><img src='{static_url('icons/logo.svg')}' alt='' width='28' height='28'>Playable Papers</a>"
         f"<nav class='pp-nav' aria-label='Themes'>{links}<a href='/about'{here.get('about', '')}>About</a></nav>"
-        "<button class='pp-icon-button' type='button' data-theme-toggle aria-label='Switch between light and dark'>"
+        f"<button class='pp-icon-button' type='button' data-theme-toggle onclick=\"{TURN}\" aria-label='Switch between light and dark'>"
         "<span class='pp-icon pp-icon-theme' aria-hidden='true'></span></button></header><div id='pp-content'></div>"
     )
 

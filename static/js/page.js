@@ -14,8 +14,9 @@ function chosen() {
   }
 }
 
-function toggleTheme() {
-  const dark = !document.body.classList.contains("dark");
+/** The switch itself turns the page, so that a press counts before this script is there; what was turned to is kept here. */
+function keepTheme() {
+  const dark = document.body.classList.contains("dark");
   setDark(dark);
   try {
     localStorage.setItem(KEY, dark ? "dark" : "light");
@@ -41,7 +42,7 @@ function filterCards(home, text) {
 document.title = document.querySelector(".pp-head")?.dataset.title ?? document.title;
 
 document.addEventListener("click", (event) => {
-  if (event.target.closest("[data-theme-toggle]")) toggleTheme();
+  if (event.target.closest("[data-theme-toggle]")) keepTheme();
 });
 document.addEventListener("input", (event) => {
   const home = event.target.closest(".pp-home");
@@ -54,4 +55,5 @@ for (const field of document.querySelectorAll('.pp-home input[type="search"]')) 
 // A scheme named in the address is for this page only; otherwise the person's last choice holds.
 const named = new URLSearchParams(location.search).get("__theme");
 const choice = named === "light" || named === "dark" ? named : chosen();
-if (choice) setDark(choice === "dark");
+if (document.querySelector("[data-theme-toggle][data-turned]")) keepTheme();
+else if (choice) setDark(choice === "dark");

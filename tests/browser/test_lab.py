@@ -218,6 +218,10 @@ def test_dark_and_light_switch_at_once(page: Page) -> None:
     switch.click()
     after = brightness(page.evaluate("getComputedStyle(document.body).backgroundColor"))
     assert abs(before - after) > 200
+    page.wait_for_function("localStorage.getItem('playable-theme')")  # a press before the script was there is kept by it
+    page.goto(KSOS)
+    page.wait_for_function("document.documentElement.style.colorScheme")
+    assert brightness(page.evaluate("getComputedStyle(document.body).backgroundColor")) == after
 
 
 def test_nobodys_page_load_starts_a_computation(new_page: NewPage, lab: Lab) -> None:

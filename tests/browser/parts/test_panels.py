@@ -69,6 +69,7 @@ def test_a_dialogue_that_leads_stands_beside_the_main_picture_and_above_it_on_a_
 
 def test_pictures_stay_until_there_are_new_ones(demo: Page) -> None:
     chatting(demo, "data.prompt = 'Still here?'")
+    expect(demo.get_by_text("Still here?")).to_be_visible()  # of two values in one frame the stage draws the last only
     demo.evaluate("components.stage.set({...stageValue('r2'), progress: 0.1, views: []})")
     demo.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
     expect(demo.get_by_text("Still here?")).to_be_visible()
