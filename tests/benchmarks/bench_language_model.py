@@ -19,7 +19,7 @@ from backends.runtime.models import Models
 
 PROMPT = "The letters of the alphabet are a b c d e f"
 BATCHES = (1, 16)
-TOKENS = 24
+TOKENS = 64
 ROUNDS = 3
 
 
