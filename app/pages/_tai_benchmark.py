@@ -12,7 +12,7 @@ from app.plotting import Figure, Trace, View, alpha, axis, floats, key_row, labe
 
 LOOKS = {"right answers": ("circle", 0.0), "wrong answers": ("diamond-open", 0.3)}
 SIGNS = {"right answers": "\u25cf", "wrong answers": "\u25c7"}
-COLOURS = {"teig": "$method", "k-means": "$peer-1", "eig": "$truth", "one by one": "$peer-2", "random": "$peer-3"}
+COLOURS = {"teig": "$method", "eig": "$truth", "k-means": "$peer-1", "hdbscan": "$peer-1", "fixed cut": "$peer-1", "one by one": "$peer-2", "random": "$peer-3"}
 NAME_ROOM = 0.16  # of a row above its first mark
 FAN = 0.09  # height over which the dialogues of a row are strewn
 
@@ -64,6 +64,7 @@ def _intervals(rows: Sequence[Mapping[str, Any]], key: str) -> list[Trace]:
             size=11,
             edge=2,
             hover=f"{row['name']}, {row['condition']}: %{{x:.3g}}",
+            cliponaxis=False,
         )
         drawn.append(made if bar is None else made | {"error_x": bar})
     return drawn

@@ -62,13 +62,41 @@ def barcode(D: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     D = check_distance(D)
     if len(D) == 1:
         return np.zeros(0), np.zeros((0, 2), dtype=int)
-    radius = float(D.max(1).min())  # from here on one candidate is joined to all others, so no longer edge ends a bar
-    tree = RipsComplex(distance_matrix=D, max_edge_length=radius).create_simplex_tree(max_dimension=1)
+    tree = RipsComplex(distance_matrix=D, max_edge_length=_radius(D)).create_simplex_tree(max_dimension=1)
     tree.compute_persistence(min_persistence=-1)  # with the default 0, bars of no length are dropped and duplicates lost
     merges = np.asarray(tree.flag_persistence_generators()[0], dtype=int)[:, 1:]
     deaths = D[merges[:, 0], merges[:, 1]]
     order = np.argsort(deaths, kind="stable")
     return deaths[order], merges[order]
+
+
+def _radius(D: np.ndarray) -> float:
+    """The scale from which on one candidate is joined to all others: no longer edge ends a bar, nor fills a loop."""
+    return float(D.max(1).min())
+
+
+def loops(D: np.ndarray) -> np.ndarray:
+    """Bars of degree 1 of the same filtration, (L, 2) births and deaths, longest first; those of no length are left out.
+
+    A diagnostic: a loop is a round of candidates each near the next and far from the opposite one; no cluster hangs on it. The
+    edges that change no homology are taken away first (edge collapse), since the triangles grow with the third power of N.
+    Raises InputError for a matrix that is no distance matrix.
+
+    >>> square = np.array([[0, 1, 2, 1], [1, 0, 1, 2], [2, 1, 0, 1], [1, 2, 1, 0]])
+    >>> loops(square).tolist()
+    [[1.0, 2.0]]
+    """
+    from gudhi import RipsComplex
+
+    D = check_distance(D)
+    first = np.unique(D, axis=0, return_index=True)[1]  # duplicates fill no loop and make none
+    D = D[np.ix_(first, first)]
+    tree = RipsComplex(distance_matrix=D, max_edge_length=_radius(D)).create_simplex_tree(max_dimension=1)
+    tree.collapse_edges()
+    tree.expansion(2)
+    tree.compute_persistence(min_persistence=ROUNDING)
+    found = np.asarray(tree.persistence_intervals_in_dimension(1), dtype=float).reshape(-1, 2)
+    return found[np.argsort(found[:, 0] - found[:, 1], kind="stable")]
 
 
 def cut(deaths: np.ndarray, rule: Rule | float = "ratio", floor: float = 0.0, finest: float = FINEST) -> float:
