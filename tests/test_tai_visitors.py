@@ -56,7 +56,7 @@ def test_visitors_in_dialogues_at_once_do_not_cross(tmp_path: Path) -> None:
 
     played = asyncio.run(scene())
     lone = {str(answers): alone(answers) for answers, _ in played}
-    assert len(lone) > VISITORS / 3, "the visitors say different things"
+    assert len(lone) > VISITORS / 5, "the visitors say different things"
     assert max(len(answers) for answers, _ in played) == TURNS
     for answers, frame in played:
         mine = lone[str(answers)]
