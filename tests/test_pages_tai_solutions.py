@@ -99,3 +99,5 @@ def test_the_benchmark_shows_each_mean_and_each_dialogue() -> None:
         assert_labelled(view)
         go.Figure(to_plotly(view))  # type: ignore[arg-type]
     assert "TEIG 1.0" in figure.summary
+    named = [note["text"] for note in figure.layout["annotations"]]
+    assert f"{STRATEGIES['teig']}: 90%, 90% right" in named

@@ -181,6 +181,19 @@ def test_candidates_that_all_differ_are_intents_of_their_own() -> None:
     assert tai.clusters(D, tau).tolist() == [0, 1, 2, 3]
 
 
+@pytest.mark.parametrize("probes", [1, 2, 5, 10, 40])
+def test_with_few_probes_what_differs_by_a_tenth_is_still_an_intent(probes: int) -> None:
+    """One of ten probes, or one of one: half the resolution alone as the floor would call all of it one meaning."""
+    differ = max(1, math.ceil(0.1 * probes)) / probes
+    for D in (on_line([0, 0, differ, differ]), on_line([0, differ, 2 * differ, 3 * differ])):
+        deaths, _ = tai.barcode(D)
+        tau = homology.threshold(D, deaths, "ratio", 1 / probes, np.random.default_rng(0))
+        assert len(np.unique(tai.clusters(D, tau))) == len(np.unique(D, axis=0))
+    fault = on_line([0, 0, 0.5 * differ, differ / 2]) if probes == 40 else np.zeros((4, 4))
+    deaths, _ = tai.barcode(fault)
+    assert math.isinf(homology.threshold(fault, deaths, "ratio", 1 / probes, np.random.default_rng(0)))
+
+
 @pytest.mark.parametrize(
     ("D", "words"),
     [

@@ -168,6 +168,39 @@ def test_the_intent_question_beats_the_question_of_style() -> None:
     assert by_teig.teig.max() == pytest.approx(0.811278, abs=1e-6)
 
 
+def mutual(joint: np.ndarray) -> float:
+    """I(row; column) in bits by its definition, cell by cell."""
+    rows, columns = joint.sum(1), joint.sum(0)
+    return sum(p * math.log2(p / (rows[i] * columns[j])) for (i, j), p in np.ndenumerate(joint) if p > 0)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_gains_in_a_dialogue_are_mutual_informations_cell_by_cell(seed: int, task: NavigationTask) -> None:
+    """Unequal weights, candidates in no cluster, and answers that fit no option, which count as any of them."""
+    rng = np.random.default_rng(seed)
+    draw = draw_of(task.draw(20, rng))
+    draw = replace(draw, labels=np.where(rng.random(20) < 0.2, -1, draw.labels), clustering="peer")
+    led = Dialogue(draw, Rules(error_rate=0.15))
+    led.weights = rng.dirichlet(np.ones(20))
+    look = led.look()
+    assert look.questions
+    lost = replace(look.questions[0], answers=np.where(rng.random(20) < 0.3, -1, look.questions[0].answers))
+    labels = look.partition.labels
+    inside = np.flatnonzero(labels >= 0)
+    share = led.weights[inside] / led.weights[inside].sum()
+    for question, gain in zip([lost, *look.questions], led._scores([lost, *look.questions], labels)[0], strict=True):
+        options = question.n_options
+        by_candidate = np.empty((len(inside), options))
+        for i, answer in enumerate(question.answers[inside]):
+            for a in range(options):
+                chance = 1 / options if answer < 0 else 0.85 if a == answer else 0.15 / (options - 1)
+                by_candidate[i, a] = share[i] * chance
+        by_cluster = np.stack([by_candidate[labels[inside] == k].sum(0) for k in range(labels.max() + 1)])
+        assert gain == pytest.approx(mutual(by_cluster), abs=1e-9)
+        if question is not lost:
+            assert look.eig[look.questions.index(question)] == pytest.approx(mutual(by_candidate), abs=1e-9)
+
+
 def test_a_long_question_has_its_price() -> None:
     """G = -TEIG + c cost, against a loop over the pool; c = 0 is TEIG alone, and a price never asks what tells nothing."""
     found = bits(np.repeat(np.arange(8), 4), 3)

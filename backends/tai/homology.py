@@ -162,13 +162,16 @@ def bootstrap_cut(D: np.ndarray, rng: np.random.Generator) -> float:
 def threshold(D: np.ndarray, deaths: np.ndarray, rule: Rule | float, resolution: float, rng: np.random.Generator) -> float:
     """tau for a fresh sample with distances D (N, N) and its deaths (N - 1,); resolution: the smallest difference D can tell.
 
-    Beside the rules of ``cut``: where even the two closest candidates differ by an intent's worth, the ratio rule has no short
-    bar to compare with, and each candidate is an intent of its own.
+    The floor is half the resolution, and low enough that a difference of an intent's worth stands out from none at all: with one
+    or two probes the coarse resolution alone would say that everything means the same. Beside the rules of ``cut``: where even the
+    two closest candidates differ by an intent's worth, the ratio rule has no short bar to compare with, and each candidate is an
+    intent of its own.
     """
-    floor = resolution / 2
+    least = FINEST - ROUNDING
+    floor = min(resolution / 2, least / LEAST_RATIO)
     if rule == "bootstrap":
         return bootstrap_cut(D, rng)
-    if rule == "ratio" and deaths.size and deaths.min() >= max(FINEST - ROUNDING, LEAST_RATIO * floor):
+    if rule == "ratio" and deaths.size and deaths.min() >= least:
         return float(np.sqrt(floor * deaths.min()))
     return cut(deaths, rule, floor)
 
