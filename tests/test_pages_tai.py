@@ -98,6 +98,14 @@ def test_an_answer_does_not_make_the_page_begin_anew() -> None:
 # -------------------------------------------------------------------------------------------------------- the chat
 
 
+def test_answers_that_may_not_be_taken_can_be_dropped() -> None:
+    arriving = Frame(0.1, "", {}, {"mode": "dialogue", "task": "code", "arrived": {"done": 3, "total": 48, "caption": "a"}})
+    for answers, offered in (([], []), ([["0" * 12, "none"]], ["anew"])):
+        params = validate(Params, {"answers": answers})
+        chat = next(v for v in page.views(arriving, params) if v.name == "chat")
+        assert [o["id"] for o in chat.data["options"]] == offered  # type: ignore[union-attr]
+
+
 def test_the_buttons_are_the_options_of_the_question() -> None:
     question = run("code")[1][-1].data["question"]
     chat = last("code")["chat"].data

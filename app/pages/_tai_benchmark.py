@@ -10,12 +10,12 @@ import numpy as np
 from app.pages._tai_marks import wrapped
 from app.plotting import Figure, Trace, View, alpha, axis, floats, key_row, label, layout, scatter
 
-LOOKS = {"right answers": ("circle", 0.0), "wrong answers": ("diamond-open", 0.3)}
+LOOKS = {"right answers": ("circle", 0.0), "wrong answers": ("diamond-open", 0.26)}
 SIGNS = {"right answers": "\u25cf", "wrong answers": "\u25c7"}
 COLOURS = {"teig": "$method", "eig": "$truth", "k-means": "$peer-1", "hdbscan": "$peer-1", "fixed cut": "$peer-1", "one by one": "$peer-2", "random": "$peer-3"}
 NAME_CHARS = 50  # in one line, also on a phone
-NAME_ROOM = 0.16  # of a row above its first mark
-FAN = 0.09  # height over which the dialogues of a row are strewn
+NAME_ROOM = 0.2  # of a row above its first mark
+FAN = 0.08  # height over which the dialogues of a row are strewn
 
 
 def benchmark(data: Mapping[str, Any]) -> list[View]:
@@ -62,7 +62,7 @@ def _intervals(rows: Sequence[Mapping[str, Any]], key: str) -> list[Trace]:
             row["condition"],
             COLOURS[row["strategy"]],
             symbol=symbol,
-            size=11,
+            size=9,
             edge=2,
             hover=f"{row['name']}, {row['condition']}: %{{x:.3g}}",
             cliponaxis=False,

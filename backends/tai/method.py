@@ -66,6 +66,7 @@ FRAME_S = 0.1
 HEAT_LIMIT = 128  # candidates up to which the distance matrix is sent whole and its loops are found
 UNDEFINED = ("clusters", "true_intents", "partition_recovered", "turns", "entropy_bits", "winner_belief")  # in the benchmark
 OTHER_VERSION = "this link was made by another version"
+BEGIN_ANEW = "begin without answers: press one of the examples"
 
 
 def run(params: Params, context: Context) -> Iterator[Frame]:
@@ -237,7 +238,7 @@ class _Run:
             look = led.look()
             question = led.find(look, question_id)
             if question is None:
-                raise InputError("answers", OTHER_VERSION, "start the dialogue anew")
+                raise InputError("answers", OTHER_VERSION, BEGIN_ANEW)
             led.answer(look, question, _option(question.option_ids, option_id))
             yield led.look()
         while self.params.answerer == "simulated":
@@ -352,5 +353,5 @@ def _option(option_ids: tuple[str, ...], option_id: str) -> int | Literal["not-s
     if option_id == "none":
         return "none"
     if option_id not in option_ids:
-        raise InputError("answers", OTHER_VERSION, "start the dialogue anew")
+        raise InputError("answers", OTHER_VERSION, BEGIN_ANEW)
     return option_ids.index(option_id)
