@@ -26,7 +26,7 @@ from backends.validation import validate
 from tests.toy_kernels import ToySubstrate
 
 FRAME_BYTES = 90_000
-SEARCH = ["best", "family", "headroom", "edit", "verdict", "counters", "roofline", "features"]
+SEARCH = ["best", "family", "headroom", "edit", "journey", "verdict", "counters", "roofline", "features"]
 COMPARE = ["curves", "final", "spent", "table"]
 SURVEY = ["survey", "edit", "output", "counters"]
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -195,6 +195,8 @@ def test_the_headroom_bars_are_grey_from_the_threshold_on(runs: Runs) -> None:
         bar = trace(view, f"cluster {cluster + 1}")
         np.testing.assert_allclose(bar["y"], h)
         assert bar["marker"]["color"] == ["$muted" if full else "$method" for full in h >= found["theta"]]
+    best = runs["search"][1][-1].data
+    np.testing.assert_allclose(trace(view, "best kernel")["y"], best["kernels"]["h"][best["best"]["member"]])
     lines = [s for s in view.layout["shapes"] if s["editable"]]
     assert [(s["name"], s["y0"]) for s in lines] == [("theta_sm", 75), ("theta_dram", 3), ("theta_l2", 5)]
     assert "mask is off" in shown(runs, "search", mask=False)["headroom"].summary
@@ -214,6 +216,23 @@ def test_texts_show_the_edit_its_verdict_and_the_compilers_words(runs: Runs) -> 
         assert bool(rows) == (verdict.data["note"] is None)
         if outcome == "wrong":
             assert ["output", "element 0 is 1, not 2"] in rows
+
+
+def test_the_best_program_stands_against_the_naive_one(runs: Runs) -> None:
+    params, frames = runs["search"]
+    first = next(f for f in frames if "attempts" in f.data)
+    start = {v.name: v for v in page.views(first, params)}["journey"]
+    assert isinstance(start, Panel)
+    assert start.data["before"] == start.data["after"]
+    assert "No child" in start.summary
+    panel, data = shown(runs, "search")["journey"], frames[-1].data
+    kernels, best, toy = data["kernels"], data["best"]["member"], ToySubstrate()
+    assert panel.data["before"] == toy.naive("matmul", 384).source
+    assert panel.data["after"] == data["best"]["source"] != panel.data["before"]
+    words = panel.summary.partition(" by ")[2].rstrip(".").split(", ")
+    way = marks.way_to(kernels["parent"], best)
+    assert [w.replace(" ", "_") for w in words] == [data["strategies"][kernels["strategy"][k]] for k in way[1:]]
+    assert [kernels["parent"][k] for k in way[1:]] == way[:-1]
 
 
 def test_counters_are_the_frames(runs: Runs) -> None:
@@ -287,7 +306,7 @@ def test_pictures_wait_for_their_data(runs: Runs) -> None:
     assert page.views(Frame(0.0, "loading"), runs["search"][0]) == []
     params, frames = runs["search"]
     first = next(f for f in frames if "attempts" in f.data)
-    assert [v.name for v in page.views(first, params)] == ["best", "family", "headroom", "edit", "counters", "roofline"]
+    assert [v.name for v in page.views(first, params)] == ["best", "family", "headroom", "edit", "journey", "counters", "roofline"]
 
 
 def test_text_from_outside_is_neither_markup_nor_a_colour(runs: Runs) -> None:

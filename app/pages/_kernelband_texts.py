@@ -7,8 +7,8 @@ import operator
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from app.pages._kernelband_marks import counted, ms, recorded, strategy
-from app.plotting import Panel
+from app.pages._kernelband_marks import counted, ms, recorded, strategy, way_to, whole
+from app.plotting import Panel, floats
 
 OUTPUT_LINES, OUTPUT_LETTERS = 12, 160  # of what the compiler or the checker said
 CONTEXT = 4  # equal lines that are kept on each side of a change
@@ -22,7 +22,7 @@ def edit(data: Mapping[str, Any], params: Any) -> Panel | None:
         return None
     before = found["parent"]
     after = found["child"] or before  # nothing is written yet, or the answer held no code
-    language, comment = ("python", "# {}") if params.substrate == "triton" else ("c", "/* {} */")
+    language, comment = _language(params)
     if found["outcome"] is None:
         summary = "The child is under way." if found["child"] else "The child is being written."
     elif found["child"] and found["child"] != before:
@@ -30,7 +30,22 @@ def edit(data: Mapping[str, Any], params: Any) -> Panel | None:
     else:
         summary = f"The child does not differ from its parent. It was judged: {_words(found['outcome'])}."
     before, after = _around_the_change(before, after, comment)
-    return Panel("edit", "diff", "From parent to child, the newest attempt", {"before": before, "after": after, "language": language}, summary, "wide")
+    return Panel("edit", "diff", "From parent to child, the newest attempt", {"before": before, "after": after, "language": language}, summary)
+
+
+def journey(data: Mapping[str, Any], params: Any) -> Panel:
+    """The naive kernel against the best one, line by line."""
+    found, kernels = data["best"], data["kernels"]
+    best, took = int(found["member"]), floats(kernels["ms"])
+    edits = ", ".join(strategy(data["strategies"], int(whole(kernels["strategy"])[k])) for k in way_to(kernels["parent"], best)[1:])
+    summary = f"{ms(took[0])} became {ms(took[best])} by {edits}." if best else "No child is faster than the naive kernel yet."
+    language, _ = _language(params)
+    return Panel("journey", "diff", "From naive to best", {"before": found["naive"], "after": found["source"], "language": language}, summary)
+
+
+def _language(params: Any) -> tuple[str, str]:
+    """Of the programs, with the form of its comments."""
+    return ("python", "# {}") if params.substrate == "triton" else ("c", "/* {} */")
 
 
 def _around_the_change(before: str, after: str, comment: str) -> tuple[str, str]:

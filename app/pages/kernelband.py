@@ -35,6 +35,7 @@ def _searched(data: Mapping[str, Any], metrics: Mapping[str, Any], params: Any) 
         frontier.family(data, params.rounds),
         frontier.headroom(data, params),
         texts.edit(data, params),
+        texts.journey(data, params),
         texts.verdict(data),
         texts.counters(data, params),
         frontier.roofline(data),

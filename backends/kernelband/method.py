@@ -13,7 +13,7 @@ search
     roofline   gflops (GFLOP/s), dram, cache (GB/s)
 (d) features   xy (m, 2), centroids (K, 2) or None, share of the variance, names; None below two kernels
 (e) the tree   kernels.parent, kernels.strategy, attempts.parent for what failed
-(f) diff       parent, child (None: a duplicate), output of the compiler, outcome (None: under way); best: member, source
+(f) diff       parent, child (None: a duplicate), output of the compiler, outcome (None: under way); best: member, source, naive
 (g) headroom   h (K, 3) of the representatives, NaN where empty; representative (member or None), theta (3,)
 (h) counters   compiled, correct, wrong, compile_errors, failed, duplicates, masked_pulls, compile_s, run_s, propose_s
     phase, round, strategies, resources
@@ -39,7 +39,7 @@ from backends.kernelband.compare import Comparison, compare, make_policy
 from backends.kernelband.landscape import Landscape
 from backends.kernelband.policies import Settings
 from backends.kernelband.recording import Recording, find
-from backends.kernelband.search import Search
+from backends.kernelband.search import Search, measured
 from backends.kernelband.substrate import STRATEGIES, Proposer, ScheduleProposer, Substrate
 from backends.kernelband.survey import Survey
 from backends.runtime import threads
@@ -48,6 +48,7 @@ FILLED = 60  # schedules at most that a comparison measures itself where there i
 FILLED_PER_ROUND = 3
 FRAME_S = 0.2
 FILL_SHARE = 0.6  # of the progress, where the table has to be filled first
+COMPARED_ONLY, UNTIMED = "\u2013 compare only", "\u2013 not timed"  # in the place of a figure that a mode does not measure
 
 
 def run(params: Params, context: Context) -> Iterator[Frame]:
@@ -112,7 +113,7 @@ class _Run:
             "size": f"{params.rounds} rounds, {params.clusters} clusters, policy {params.policy}",
             "device": machine,
         }
-        metrics = {**dict.fromkeys(CARD.metrics), **metrics, "seconds": time.perf_counter() - self.began}
+        metrics = {**metrics, "seconds": time.perf_counter() - self.began}
         return Frame(progress, message, metrics, {"made_by": made_by, "mode": self.params.mode, "recorded": None, **data})
 
     def recording(self) -> Recording:
@@ -157,29 +158,15 @@ class _Run:
                 yield self.opening(search, recorded)
             elif search.frontier and (phase == "learn" or time.perf_counter() - shown > FRAME_S):
                 shown = time.perf_counter()
-                done = len([a for a in search.attempts if a.round > 0])
-                yield self.state(search, recorded, 0.99 * done / params.rounds, _doing(search))
+                yield self.state(search, recorded, 0.99 * search.done / params.rounds, _doing(search))
         yield self.state(search, recorded, 1.0, _summary(search))
 
     def opening(self, search: Search, recorded: Landscape | None) -> Frame:
-        data = {"phase": "baseline", "round": 0, "diff": None, "best": {"member": 0, "source": self.baseline.source[: picture.TEXT_LIMIT]}}
+        data = {"phase": "baseline", "round": 0, "diff": None, "best": picture.best(self.baseline, self.baseline, 0)}
         return self.frame(0.0, "compiling, checking and timing the naive kernel", {}, data | self.source(recorded), search.bench.machine, search.proposer.name)
 
     def state(self, search: Search, recorded: Landscape | None, progress: float, message: str) -> Frame:
-        counters = search.counters
-        metrics: dict[str, MetricValue] = {
-            "speedup": search.baseline_ms / search.best_ms,
-            "best_ms": search.best_ms,
-            "baseline_ms": search.baseline_ms,
-            "rounds": len([a for a in search.attempts if a.round > 0]),
-            "correct": counters.correct,
-            "wrong": counters.wrong,
-            "compile_errors": counters.compile_errors,
-            "duplicates": counters.duplicates,
-            "masked_pulls": counters.masked_pulls,
-            "roofline_fraction": picture.roofline_fraction(search),
-            "noise_cv": search.frontier.timings[search.frontier.best()].cv,
-        }
+        metrics: dict[str, MetricValue] = {**measured(search), "against_random": COMPARED_ONLY}
         return self.frame(progress, message, metrics, picture.search(search) | self.source(recorded), search.bench.machine, search.proposer.name)
 
     def source(self, recorded: Landscape | None) -> dict[str, Any]:
@@ -234,14 +221,10 @@ class _Run:
     def compared_metrics(self, found: Comparison, landscape: Landscape, chosen: str) -> dict[str, MetricValue]:
         band = found.band(chosen)
         assert band is not None, "shown from the second seed on"
+        figures: dict[str, MetricValue] = {name: found.mean(chosen, name) for name in found.figures[chosen][0]}
         speedup = float(band.mean[-1])
-        return {
-            "speedup": speedup,
-            "best_ms": landscape.baseline_ms / speedup,
-            "baseline_ms": landscape.baseline_ms,
-            "rounds": self.params.rounds,
-            "against_random": found.ratio(chosen, "random")[0],
-        }
+        ends: dict[str, MetricValue] = {"speedup": speedup, "best_ms": landscape.baseline_ms / speedup, "rounds": self.params.rounds}
+        return figures | ends | {"against_random": found.ratio(chosen, "random")[0]}
 
     # --------------------------------------------------------------------------------------------------- survey
 
@@ -253,7 +236,8 @@ class _Run:
         for row in survey.run():
             self.context.check()
             counted = vars(survey.counters)
-            metrics: dict[str, MetricValue] = {"rounds": row.round, **{n: counted[n] for n in ("correct", "wrong", "compile_errors", "duplicates")}}
+            metrics: dict[str, MetricValue] = {**dict.fromkeys(CARD.metrics, UNTIMED), "rounds": row.round}
+            metrics |= {name: counted[name] for name in ("correct", "wrong", "compile_errors", "duplicates")}
             message = f"round {row.round}: {row.outcome.replace('-', ' ')}; compiled and checked only: no GPU here, so no time and no speed-up"
             data = picture.survey(survey) | {"mode": "survey"}
             yield self.frame(row.round / params.rounds, message, metrics, data, self.substrate.machine, survey.proposer.name)
@@ -285,7 +269,7 @@ def _summary(search: Search) -> str:
 def _verdict(found: Comparison, chosen: str, number: int) -> str:
     """What the seeds so far say, and no more."""
     if chosen == "random":
-        return f"{number} seeds; the counts of attempts belong to single searches"
+        return f"{number} seeds; counts are means over them"
     mean, low, high = found.ratio(chosen, "random")
     judged = "within noise of random choice" if low <= 1 <= high else "faster than random choice" if low > 1 else "slower than random choice"
-    return f"{number} seeds: {chosen} is {judged} ({mean:.2f} times its speed-up, 95 % from {low:.2f} to {high:.2f}); counts belong to single searches"
+    return f"{number} seeds: {chosen} is {judged} ({mean:.2f} times its speed-up, 95 % from {low:.2f} to {high:.2f}); counts are means over the seeds"

@@ -9,7 +9,7 @@ import numpy as np
 from backends.kernelband.compare import COMPARED, Comparison
 from backends.kernelband.landscape import Landscape
 from backends.kernelband.search import Search
-from backends.kernelband.substrate import RESOURCES, STRATEGIES, Roofline
+from backends.kernelband.substrate import RESOURCES, STRATEGIES, Candidate, Roofline
 from backends.kernelband.survey import Survey
 
 TEXT_LIMIT = 20_000  # characters of a program, or of what the compiler said of it, that a frame carries
@@ -30,9 +30,14 @@ def search(run: Search) -> dict[str, Any]:
         "features": features(run),
         "roofline": _roofline(run.bench.roofline),
         "diff": _diff(run),
-        "best": {"member": run.frontier.best(), "source": run.frontier.candidates[run.frontier.best()].source[:TEXT_LIMIT]},
+        "best": best(run.frontier.candidates[0], run.frontier.candidates[run.frontier.best()], run.frontier.best()),
         "counters": {**vars(run.counters), "failed": run.counters.wrong + run.counters.compile_errors},
     }
+
+
+def best(naive: Candidate, found: Candidate, member: int) -> dict[str, Any]:
+    """The texts of the naive and of the fastest kernel."""
+    return {"member": member, "naive": naive.source[:TEXT_LIMIT], "source": found.source[:TEXT_LIMIT]}
 
 
 def _attempts(run: Search) -> dict[str, list[Any]]:
@@ -134,14 +139,6 @@ def _diff(run: Search) -> dict[str, Any] | None:
         "output": last.entry.log[:TEXT_LIMIT] if settled and last else "",
         "outcome": last.outcome if settled and last else None,
     }
-
-
-def roofline_fraction(run: Search) -> float:
-    """Arithmetic of the fastest kernel over what the roofline allows at its intensity; above 1 where its data stay in cache."""
-    best = run.frontier.best()
-    profile, roof = run.frontier.profiles[best], run.bench.roofline
-    allowed = min(roof.gflops, profile.flops / profile.bytes * roof.dram)
-    return profile.flops / run.best_ms / 1e6 / allowed
 
 
 def comparison(found: Comparison, landscape: Landscape, chosen: str) -> dict[str, Any]:
