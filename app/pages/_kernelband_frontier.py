@@ -12,7 +12,7 @@ from app.pages._kernelband_marks import RESOURCES, UNTIMED, cluster_style, count
 from app.plotting import Figure, Trace, alpha, axis, bars, floats, key_row, label, layout, line, plain_text, scatter
 
 THETA_FIELDS = ("theta_sm", "theta_dram", "theta_l2")
-SIDE = 0.36  # of a resource's group of bars, to each side of its middle
+SIDE, BESIDE = 0.36, 0.42  # of a resource's group of bars to each side of its middle, and of the best kernel's mark beside them
 Notes = list[dict[str, Any]]
 
 
@@ -179,7 +179,8 @@ def headroom(data: Mapping[str, Any], params: Any) -> Figure:
         notes += [label(at, value, str(c + 1), "$muted", anchor="center", yanchor="bottom") for at, value in zip(x.tolist(), h[c].tolist(), strict=True)]
     best = floats(data["kernels"]["h"])[int(data["best"]["member"])]
     used = [f"the best kernel, {RESOURCES[r]}: {value:.3g} % of peak" for r, value in zip(resources, best, strict=True)]
-    traces.append(scatter(np.arange(len(resources)), best, "best kernel", "$ink", symbol="diamond-open", size=9, edge=1.75, hover="%{text}", text=used))
+    beside = np.arange(len(resources)) + BESIDE
+    traces.append(scatter(beside, best, "best kernel", "$ink", symbol="diamond-open", size=9, edge=1.75, hover="%{text}", text=used))
     shapes = [
         {
             "type": "line",

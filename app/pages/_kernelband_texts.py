@@ -36,9 +36,10 @@ def edit(data: Mapping[str, Any], params: Any) -> Panel | None:
 def journey(data: Mapping[str, Any], params: Any) -> Panel:
     """The naive kernel against the best one, line by line."""
     found, kernels = data["best"], data["kernels"]
-    best, took = int(found["member"]), floats(kernels["ms"])
+    best = int(found["member"])
+    naive, took = float(floats(data["drift"]["ms"]).min()), float(floats(kernels["ms"])[best])
     edits = ", ".join(strategy(data["strategies"], int(whole(kernels["strategy"])[k])) for k in way_to(kernels["parent"], best)[1:])
-    summary = f"{ms(took[0])} became {ms(took[best])} by {edits}." if best else "No child is faster than the naive kernel yet."
+    summary = f"{ms(naive)} became {ms(took)} by {edits}." if best else "No child is faster than the naive kernel yet."
     language, _ = _language(params)
     return Panel("journey", "diff", "From naive to best", {"before": found["naive"], "after": found["source"], "language": language}, summary)
 

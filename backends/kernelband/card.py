@@ -152,12 +152,7 @@ CARD = Card(
     how=_HOW.strip(),
     reconstructed=_RECONSTRUCTED,
     metrics={
-        "speedup": Metric(
-            "times",
-            "time of the baseline over that of the best kernel; compared: the geometric mean, of all else the mean over the seeds",
-            "higher",
-            "measured",
-        ),
+        "speedup": Metric("times", "time of the baseline over that of the best kernel; compared: the geometric mean, else the mean", "higher", "measured"),
         "best_ms": Metric("ms", "time of the fastest correct kernel; compared: the baseline's over the speed-up", "lower", "measured"),
         "baseline_ms": Metric("ms", "time of the naive kernel, the least of its timings", None, "measured"),
         "rounds": Metric("attempts", "attempts made"),

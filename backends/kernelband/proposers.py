@@ -96,9 +96,9 @@ def endpoint_proposer(substrate: Substrate, context: Context) -> ModelProposer:
     key = context.secret(endpoints.KEY)
 
     def complete(prompt: str, seed: int) -> str:
-        return endpoints.chat(endpoint, [prompt], field="proposer", key=key, max_new=ENDPOINT_TOKENS, temperature=TEMPERATURE, seed=seed, check=context.check)[
-            0
-        ]
+        return endpoints.chat(
+            endpoint, [prompt], field="proposer", key=key, max_new=ENDPOINT_TOKENS, temperature=TEMPERATURE, seed=seed, check=context.check
+        )[0]
 
     return ModelProposer(endpoint.model, substrate, complete)
 
