@@ -18,7 +18,7 @@ from app.pages import kernelband as page
 from app.plotting import Changes, Figure, Panel, floats, view_json
 from app.thumbnails import svg
 from backends.contract import ContextSpec, Frame
-from backends.kernelband import method, recording
+from backends.kernelband import method, picture, recording
 from backends.kernelband.card import Params
 from backends.kernelband.substrate import Built, Failure, Profile, Timing
 from backends.runtime.context import RunContext
@@ -299,6 +299,25 @@ def test_a_survey_tables_facts_and_never_a_time(runs: Runs) -> None:
     assert "sm_80, sm_90" in panel.data["note"]
     text = orjson.dumps([view_json(v) for v in made.values()]).decode()
     assert not re.search(r"\d ms\b|speed-up|seconds", text)
+
+
+LISTING = "softmax for sm_90: 38 registers\n\n//\n.version 8.7\n.target sm_90a\n\n\t.loc\t1 22 0\n\tadd.f32 %r1;  // %bb.0\n\tret;\n\t.section .debug\nmore"
+
+
+def test_a_survey_shows_the_machine_code_before_and_after_an_edit(runs: Runs) -> None:
+    params, frames = runs["survey"]
+    found = {"program": 3, "parent": 1, "before": picture.instructions(LISTING), "after": picture.instructions(LISTING.replace("add", "fma"))}
+    row = {**frames[-1].data["rows"][-1], "text": LISTING[:200]}
+    told = Frame(1.0, "done", {}, {**frames[-1].data, "ptx": found, "rows": [row], "diff": {**frames[-1].data["diff"], "output": LISTING}})
+    made = {v.name: v for v in page.views(told, params)}
+    panel = made["ptx"]
+    assert isinstance(panel, Panel)
+    assert panel.data["before"] == ".target sm_90a\n\tadd.f32 %r1;\n\tret;"
+    assert panel.data["after"] == ".target sm_90a\n\tfma.f32 %r1;\n\tret;"
+    assert panel.summary == "Program 1 became program 3."
+    output = made["output"]
+    assert isinstance(output, Panel)
+    assert output.data["rows"] == [["softmax for sm_90: 38 registers"]]
 
 
 def test_pictures_wait_for_their_data(runs: Runs) -> None:

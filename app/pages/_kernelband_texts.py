@@ -142,10 +142,22 @@ def survey(data: Mapping[str, Any]) -> Panel:
     return Panel("survey", "table", title, {"columns": columns, "rows": table, "note": note}, summary, "main")
 
 
+def machine_code(data: Mapping[str, Any]) -> Panel | None:
+    """The PTX of the newest right program against that of the one that it was made from; None where the compiler writes none."""
+    found = data["ptx"]
+    if not found["after"]:
+        return None
+    before, after = _around_the_change(found["before"], found["after"], "// {}")
+    changed = before != after
+    summary = f"Program {found['parent']} became program {found['program']}." if changed else f"Program {found['program']}; the edit left its PTX as it was."
+    title = "PTX for the newest architecture, before and after"
+    return Panel("ptx", "diff", title, {"before": before, "after": after, "language": "ptx"}, summary)
+
+
 def said_of_survey(data: Mapping[str, Any]) -> Panel:
     """The compiler's and the checker's words on the newest program of a survey."""
     row = data["rows"][-1]
-    output = data["diff"]["output"] or row["text"]
+    output = (data["diff"]["output"] or row["text"]).partition("\n//")[0]  # the PTX stands in a view of its own
     rows = [[said] for said in _lines(output)]
     note = None if rows else "The compiler and the checker had nothing to say."
     columns = [{"name": f"on program {len(data['rows']) - 1}", "kind": TEXT}]

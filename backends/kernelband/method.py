@@ -20,7 +20,8 @@ search
 compare        chosen, seeds, policies {name: mean, low, high (T + 1,)}, final {name: (seeds,)}, pulls {name: (K, 6)} over all
                seeds, strategies, landscape {schedules, failures, fastest (speed-up), inside (share of edits), stale, ms};
                while the table is filled only landscape.schedules
-survey         strategies, rows [round, strategy, parent, outcome, facts, text], diff, counters
+survey         strategies, rows [round, strategy, parent, outcome, facts, text], diff, counters, ptx {program, parent, before, after} of
+               the newest program that is right and of the one that it was made from
 =============  =====================================================================================================
 """
 

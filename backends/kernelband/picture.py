@@ -163,9 +163,22 @@ def comparison(found: Comparison, landscape: Landscape, chosen: str) -> dict[str
     }
 
 
+def instructions(log: str) -> str:
+    """The PTX that a log of the compiler ends with: from its target on, without comments, positions in the source and debug sections.
+
+    >>> instructions("softmax for sm_90: 38 registers\\n\\n//\\n.version 8.7\\n.target sm_90a\\n\\t.loc\\t1 22 0\\n\\tret;  // %bb.0\\n\\t.section .debug")
+    '.target sm_90a\\n\\tret;'
+    """
+    _, start, text = log.partition("\n.target")
+    lines = (line.partition("//")[0].rstrip() for line in (start + text).partition("\t.section")[0].splitlines())
+    return "\n".join(line for line in lines if line and not line.startswith("\t.loc"))[:TEXT_LIMIT]
+
+
 def survey(run: Survey) -> dict[str, Any]:
-    """A table of what the compiler says, and the newest edit."""
+    """A table of what the compiler says, the newest edit, and the machine code of the newest program that is right, with its parent's."""
     last = run.rows[-1]
+    newest = max(place for place, row in enumerate(run.rows) if row.outcome == "right")
+    parent = max(run.rows[newest].parent, 0)
     return {
         "strategies": list(STRATEGIES),
         "rows": [
@@ -177,5 +190,6 @@ def survey(run: Survey) -> dict[str, Any]:
             "output": last.log[:TEXT_LIMIT],
             "outcome": last.outcome,
         },
+        "ptx": {"program": newest, "parent": parent, "before": instructions(run.rows[parent].log), "after": instructions(run.rows[newest].log)},
         "counters": {**vars(run.counters), "failed": run.counters.wrong + run.counters.compile_errors},
     }
