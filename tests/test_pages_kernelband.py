@@ -318,6 +318,12 @@ def test_a_survey_shows_the_machine_code_before_and_after_an_edit(runs: Runs) ->
     output = made["output"]
     assert isinstance(output, Panel)
     assert output.data["rows"] == [["softmax for sm_90: 38 registers"]]
+    long = "\n".join(f"\tmov {i};" for i in range(500))
+    told = Frame(1.0, "done", {}, {**told.data, "ptx": {**found, "before": long, "after": long}})
+    panel = {v.name: v for v in page.views(told, params)}["ptx"]
+    assert isinstance(panel, Panel)
+    assert panel.data["after"].splitlines()[-2:] == ["\tmov 59;", "// 440 more lines"]
+    assert "left its PTX as it was" in panel.summary
 
 
 def test_pictures_wait_for_their_data(runs: Runs) -> None:

@@ -11,6 +11,7 @@ from app.pages._kernelband_marks import counted, ms, recorded, strategy, way_to,
 from app.plotting import Panel, floats
 
 OUTPUT_LINES, OUTPUT_LETTERS = 12, 160  # of what the compiler or the checker said
+LISTING_LINES = 60
 CONTEXT = 4  # equal lines that are kept on each side of a change
 TEXT, NUMBER = "text", "number"
 
@@ -147,11 +148,17 @@ def machine_code(data: Mapping[str, Any]) -> Panel | None:
     found = data["ptx"]
     if not found["after"]:
         return None
-    before, after = _around_the_change(found["before"], found["after"], "// {}")
-    changed = before != after
+    before, after = (_first_lines(text) for text in _around_the_change(found["before"], found["after"], "// {}"))
+    changed = found["before"] != found["after"]
     summary = f"Program {found['parent']} became program {found['program']}." if changed else f"Program {found['program']}; the edit left its PTX as it was."
     title = "PTX for the newest architecture, before and after"
     return Panel("ptx", "diff", title, {"before": before, "after": after, "language": "ptx"}, summary)
+
+
+def _first_lines(listing: str) -> str:
+    """A listing as far as anybody reads it; the whole one is in the file that can be downloaded."""
+    lines = listing.splitlines()
+    return listing if len(lines) <= LISTING_LINES else "\n".join([*lines[:LISTING_LINES], f"// {len(lines) - LISTING_LINES} more lines"])
 
 
 def said_of_survey(data: Mapping[str, Any]) -> Panel:
