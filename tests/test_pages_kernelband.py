@@ -248,6 +248,11 @@ def test_a_recorded_search_says_so_in_its_title(runs: Runs) -> None:
     made = {v.name: v for v in page.views(told, params)}
     assert made["best"].title.endswith("recorded on &lt;b&gt;old&lt;/b&gt; box, 2026-01-02")
     assert "on this host" not in made["roofline"].summary
+    counters = made["counters"]
+    assert isinstance(counters, Panel)
+    names = [row[0] for row in counters.data["rows"]]
+    assert "looked up" in names
+    assert not {"compiler runs", "compiler, s", "checks, timing, s"} & set(names)
     assert "recorded" not in shown(runs, "search")["best"].title
 
 

@@ -102,15 +102,15 @@ def counters(data: Mapping[str, Any], params: Any) -> Panel:
     """What the attempts gave, and what they cost in seconds."""
     found = data["counters"]
     rows: list[list[Any]] = [
-        ["compiler runs", found["compiled"], "the naive one too"],
+        ["looked up" if data["recorded"] else "compiler runs", found["compiled"], "the naive one too"],
         ["right", found["correct"], "slower ones too" if data["mode"] == "search" else "the naive one aside"],
         ["wrong", found["wrong"], "or crash, hang, cheat"],
         ["not compiled", found["compile_errors"], ""],
         ["seen before", found["duplicates"], "not measured again"],
     ]
-    if data["mode"] == "search":
-        if params.policy in ("kernelband", "thompson"):
-            rows.append(["turned by a mask", found["masked_pulls"], "first choice closed"])
+    if data["mode"] == "search" and params.policy in ("kernelband", "thompson"):
+        rows.append(["turned by a mask", found["masked_pulls"], "first choice closed"])
+    if data["mode"] == "search" and not data["recorded"]:
         rows += [
             ["compiler, s", round(found["compile_s"], 2), ""],
             ["checks, timing, s", round(found["run_s"], 2), ""],

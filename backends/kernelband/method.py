@@ -49,6 +49,7 @@ FILLED = 60  # schedules at most that a comparison measures itself where there i
 FILLED_PER_ROUND = 3
 FRAME_S = 0.2
 FILL_SHARE = 0.6  # of the progress, where the table has to be filled first
+NO_COMPILER = "recorded times, this host has no C compiler"
 COMPARED_ONLY, UNTIMED = "\u2013 compare only", "\u2013 not timed"  # in the place of a figure that a mode does not measure
 
 
@@ -160,11 +161,12 @@ class _Run:
             elif search.frontier and (phase == "learn" or time.perf_counter() - shown > FRAME_S):
                 shown = time.perf_counter()
                 yield self.state(search, recorded, 0.99 * search.done / params.rounds, _doing(search))
-        yield self.state(search, recorded, 1.0, _summary(search))
+        yield self.state(search, recorded, 1.0, f"{NO_COMPILER}: {_summary(search)}" if recorded else f"{_summary(search)}; {_drift(search)}")
 
     def opening(self, search: Search, recorded: Landscape | None) -> Frame:
         data = {"phase": "baseline", "round": 0, "diff": None, "best": picture.best(self.baseline, self.baseline, 0)}
-        return self.frame(0.0, "compiling, checking and timing the naive kernel", {}, data | self.source(recorded), search.bench.machine, search.proposer.name)
+        doing = f"opening {NO_COMPILER}" if recorded else "compiling, checking and timing the naive kernel"
+        return self.frame(0.0, doing, {}, data | self.source(recorded), search.bench.machine, search.proposer.name)
 
     def state(self, search: Search, recorded: Landscape | None, progress: float, message: str) -> Frame:
         metrics: dict[str, MetricValue] = {**measured(search), "against_random": COMPARED_ONLY}
@@ -257,13 +259,15 @@ def _doing(search: Search) -> str:
     return f"{said}, {now.phase}"
 
 
+def _drift(search: Search) -> str:
+    return f"the baseline drifted by {search.drift[-1][1] / search.drift[0][1] - 1:+.0%}; against random choice only a comparison tells"
+
+
 def _summary(search: Search) -> str:
     counters = search.counters
-    first, last = search.drift[0][1], search.drift[-1][1]
     return (
         f"{search.baseline_ms / search.best_ms:.3g} times faster than the naive kernel: {search.baseline_ms:.3g} to {search.best_ms:.3g} ms; "
-        f"{counters.correct} right, {counters.wrong} wrong, {counters.compile_errors} not compiled, {counters.duplicates} seen before; "
-        f"the baseline drifted by {last / first - 1:+.0%}; against random choice only a comparison tells"
+        f"{counters.correct} right, {counters.wrong} wrong, {counters.compile_errors} not compiled, {counters.duplicates} seen before"
     )
 
 
