@@ -200,6 +200,9 @@ def test_the_headroom_bars_are_grey_from_the_threshold_on(runs: Runs) -> None:
     lines = [s for s in view.layout["shapes"] if s["editable"]]
     assert [(s["name"], s["y0"]) for s in lines] == [("theta_sm", 75), ("theta_dram", 3), ("theta_l2", 5)]
     assert "mask is off" in shown(runs, "search", mask=False)["headroom"].summary
+    for kind, frame in (("search", -1), ("tpe", -1), ("search", 4)):
+        seen = runs[kind][1][frame].data["headroom"]
+        assert shown(runs, kind, frame)["headroom"].summary.startswith("No bar") == (not (np.asarray(seen["h"]) >= seen["theta"]).any())
 
 
 def test_texts_show_the_edit_its_verdict_and_the_compilers_words(runs: Runs) -> None:

@@ -206,7 +206,8 @@ def headroom(data: Mapping[str, Any], params: Any) -> Figure:
     )
     plot["xaxis"]["showgrid"] = False
     masked = int(np.sum(h >= theta))
-    closed = f"{counted(masked, 'bar')} at or above the threshold (grey): the strategies for that resource are closed there, but never all six."
+    full = f"{counted(masked, 'bar')} at or above the threshold (grey): the strategies for that resource are closed there, but never all six."
+    closed = full if masked else "No bar reaches its threshold, so that no arm is masked."
     off = closed if params.mask else "The mask is off: no arm is closed by it."
     summary = (
         f"{off} Drag a threshold to search anew. A representative is the member nearest to its centroid, so a typical one; the best kernel (diamond) "
