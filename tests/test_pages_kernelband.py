@@ -18,7 +18,7 @@ from app.pages import kernelband as page
 from app.plotting import Changes, Figure, Panel, floats, view_json
 from app.thumbnails import svg
 from backends.contract import ContextSpec, Frame
-from backends.kernelband import method, picture, recording
+from backends.kernelband import method, picture, proposers, recording
 from backends.kernelband.card import Params
 from backends.kernelband.substrate import Built, Failure, Profile, Timing
 from backends.runtime.context import RunContext
@@ -307,6 +307,17 @@ def test_a_survey_tables_facts_and_never_a_time(runs: Runs) -> None:
     assert "sm_80, sm_90" in panel.data["note"]
     text = orjson.dumps([view_json(v) for v in made.values()]).decode()
     assert not re.search(r"\d ms\b|speed-up|seconds", text)
+
+
+def test_the_task_is_told_only_where_a_persons_program_can_run(monkeypatch: pytest.MonkeyPatch, runs: Runs) -> None:
+    assert "task" not in shown(runs, "search")
+    monkeypatch.setattr(method, "open_substrate", lambda params, context: ToySubstrate())
+    monkeypatch.setenv(proposers.SWITCH, "1")
+    params = validate(Params, {"rounds": 1})
+    last = list(method.run(params, RunContext(ContextSpec(0))))[-1]
+    panel = {v.name: v for v in page.views(last, params)}["task"]
+    assert isinstance(panel, Panel)
+    assert "\n".join(row[0] for row in panel.data["rows"]) == ToySubstrate().describe("matmul", 384)
 
 
 LISTING = "softmax for sm_90: 38 registers\n\n//\n.version 8.7\n.target sm_90a\n\n\t.loc\t1 22 0\n\tadd.f32 %r1;  // %bb.0\n\tret;\n\t.section .debug\nmore"

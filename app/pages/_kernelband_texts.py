@@ -121,6 +121,16 @@ def counters(data: Mapping[str, Any], params: Any) -> Panel:
     return Panel("counters", "table", "Where the attempts went", {"columns": columns, "rows": rows, "note": None}, failed)
 
 
+def task(data: Mapping[str, Any]) -> Panel | None:
+    """What a person's own program must be, with its exact signature; None where none can run."""
+    if not data["task"]:
+        return None
+    rows = [[line] for line in data["task"].splitlines()]
+    table = {"columns": [{"name": "what it must be", "kind": TEXT}], "rows": rows, "note": None}
+    summary = "Paste it under More, Your own C; it is checked and timed before the first attempt and joins the others."
+    return Panel("task", "table", "Write your own", table, summary, "wide")
+
+
 def survey(data: Mapping[str, Any]) -> Panel:
     """Every program that was compiled ahead of time, and what the compiler says of it; never a time."""
     rows = data["rows"]

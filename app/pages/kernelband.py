@@ -40,6 +40,7 @@ def _searched(data: Mapping[str, Any], metrics: Mapping[str, Any], params: Any) 
         texts.counters(data, params),
         frontier.roofline(data),
         frontier.features(data),
+        texts.task(data),
     ]
     return [view for view in made if view is not None]
 

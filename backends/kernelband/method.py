@@ -16,7 +16,7 @@ search
 (f) diff       parent, child (None: a duplicate), output of the compiler, outcome (None: under way); best: member, source, naive
 (g) headroom   h (K, 3) of the representatives, NaN where empty; representative (member or None), theta (3,)
 (h) counters   compiled, correct, wrong, compile_errors, failed, duplicates, masked_pulls, compile_s, run_s, propose_s
-    phase, round, strategies, resources
+    phase, round, strategies, resources; task: what a person's own program must be, None where none can run
 compare        chosen, seeds, policies {name: mean, low, high (T + 1,)}, final {name: (seeds,)}, pulls {name: (K, 6)} over all
                seeds, strategies, landscape {schedules, failures, fastest (speed-up), inside (share of edits), stale, ms};
                while the table is filled only landscape.schedules
@@ -173,7 +173,10 @@ class _Run:
         return self.frame(progress, message, metrics, picture.search(search) | self.source(recorded), search.bench.machine, search.proposer.name)
 
     def source(self, recorded: Landscape | None) -> dict[str, Any]:
-        return {"recorded": recorded.recording.made if recorded else None}
+        """Where the times come from, and what a person's own program must be, where one can run."""
+        written = recorded is None and proposers.allowed()
+        task = self.substrate.describe(self.params.kernel, self.size) if written else None
+        return {"recorded": recorded.recording.made if recorded else None, "task": task}
 
     # -------------------------------------------------------------------------------------------------- compare
 
