@@ -331,8 +331,7 @@ def test_a_survey_shows_the_machine_code_before_and_after_an_edit(runs: Runs) ->
     made = {v.name: v for v in page.views(told, params)}
     panel = made["ptx"]
     assert isinstance(panel, Panel)
-    assert panel.data["before"] == ".target sm_90a\n\tadd.f32 %r1;\n\tret;"
-    assert panel.data["after"] == ".target sm_90a\n\tfma.f32 %r1;\n\tret;"
+    assert [panel.data[at] for at in ("before", "after")] == [f".target sm_90a\n\t{name}.f32 %r1;\n\tret;" for name in ("add", "fma")]
     assert panel.summary == "Program 1 became program 3."
     output = made["output"]
     assert isinstance(output, Panel)
