@@ -280,7 +280,9 @@ def test_exact_draws_on_the_lattice_have_its_law() -> None:
     lattice = Lattice.of(3, 3)
     drawn = lattice.draw(torch.full((200_000,), 0.5, dtype=torch.float64), generator())
     step = 1e-4
-    slope = (lattice.log_partition(torch.tensor(0.5 + step, dtype=torch.float64)) - lattice.log_partition(torch.tensor(0.5 - step, dtype=torch.float64))) / (2 * step)
+    slope = (lattice.log_partition(torch.tensor(0.5 + step, dtype=torch.float64)) - lattice.log_partition(torch.tensor(0.5 - step, dtype=torch.float64))) / (
+        2 * step
+    )
     assert float(drawn.mean()) == pytest.approx(float(slope), abs=5 * float(drawn.std()) / math.sqrt(200_000))
 
 

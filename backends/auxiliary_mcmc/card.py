@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from backends import contract
-from backends.contract import Card, Claim, Metric, Paper, Preset, Step, Upload, Weight
+from backends.contract import Card, Metric, Paper, Preset, Step, Upload, Weight
 
 _Step = Annotated[float, Field(ge=1e-3, le=10)]
 _Kappa = Annotated[float, Field(ge=1e-4, le=1)]
@@ -57,9 +57,14 @@ class Params(contract.Params):
         description="Tuna minibatch: λ = χ L² with L the Lipschitz bound times the distance moved",
         json_schema_extra=_extra("Sampler", scale="log"),
     )
-    batch: int = Field(100, title="K", ge=5, le=1000, description="Rows of the gradient of SGLD and Tuna-SGLD", json_schema_extra=_extra("Sampler", unit="rows"))
+    batch: int = Field(
+        100, title="K", ge=5, le=1000, description="Rows of the gradient of SGLD and Tuna-SGLD", json_schema_extra=_extra("Sampler", unit="rows")
+    )
     clip: bool = Field(
-        False, title="Clip the gradient", description="Scale the gradient of SGLD and Tuna-SGLD to norm 2, as the authors do", json_schema_extra=_extra("Sampler")
+        False,
+        title="Clip the gradient",
+        description="Scale the gradient of SGLD and Tuna-SGLD to norm 2, as the authors do",
+        json_schema_extra=_extra("Sampler"),
     )
     tempering: _Tempering | Literal["auto"] = Field(
         "auto",
@@ -67,7 +72,9 @@ class Params(contract.Params):
         description="Power of each row's likelihood; auto keeps the weight of all rows together at the scene's own, 1 is no tempering",
         json_schema_extra=_extra("Data", scale="log"),
     )
-    n: int = Field(100_000, title="Generated rows", ge=1000, le=1_000_000, description="Rows of generated data", json_schema_extra=_extra("Data", scale="log", unit="rows"))
+    n: int = Field(
+        100_000, title="Generated rows", ge=1000, le=1_000_000, description="Rows of generated data", json_schema_extra=_extra("Data", scale="log", unit="rows")
+    )
     budget: float = Field(
         10_000,
         ge=1,
@@ -104,7 +111,8 @@ normalising constant: it draws a whole data set at $\theta'$. All are one algori
 
 A minibatch is never better than all rows *per step*; it wins because a step is cheap. With $\lambda=\kappa L^2$ the spectral gap keeps at least
 $\max\{\tfrac12e^{-L^2/(\lambda+L)},\,e^{-1/e}e^{-L^2/(2\lambda)}\}$ of its size, Tuna's at least $e^{-1/(2\chi)}$ (for small $\chi$ the bound says nothing,
-though the chain works). $L$ grows with the rows: both synthetic scenes of the paper **temper** the likelihood. Without that, a step reads more rows than there are.
+though the chain works). $L$ grows with the rows: both synthetic scenes of the paper **temper** the likelihood. Without that, a step reads more rows
+than there are.
 
 A touch is one row read, kept or not. ESS and R-hat are arviz's, over 16 chains without their first fifth; times are processor time of the race alone,
 pilot left out for all. Reference: exact for the Gaussian and the lattice, else importance sampling on all rows.

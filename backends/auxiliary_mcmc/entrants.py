@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -35,12 +36,18 @@ FEWEST_STEPS = 5  # of each chain
 WHOLE_DATA = 10  # times N: from here on reading all rows is the cheaper way
 
 
+class Build(Protocol):
+    """Makes a sampler of this step."""
+
+    def __call__(self, *, step: float) -> Sampler: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """One sampler to race. build(step) makes it; batch: rows that a step is expected to read; steps: of each chain; rank: where its seed stands."""
 
     name: str
-    build: Callable[[float], Sampler]
+    build: Build
     guess: float
     batch: float
     full: bool
@@ -52,7 +59,7 @@ class Plan:
         """Its chains at their starting points, with random numbers of their own, so that no sampler's result depends on another's."""
         rng = np.random.default_rng(seeds)
         generator = torch.Generator().manual_seed(int(rng.integers(2**63)))
-        sampler = self.build(self.guess if step is None else step)
+        sampler = self.build(step=self.guess if step is None else step)
         return Entrant(sampler, starting_points(scene.reference, sampler, self.chains, rng), generator, self.full)
 
 
@@ -87,8 +94,9 @@ def plans(params: Params, scene: Scene, chosen: str) -> list[Plan]:
     pull = (10 / d) ** (1 / 6)
     guesses = {"mala": 0.8 * pull, "random-walk": 1.2 / math.sqrt(d), "barker": pull}
     for name, proposal in FULL.items():
-        made.append(_full_plan(params, scene, name, lambda step, p=proposal: FullSampler(model, PROPOSALS[p], step=step), guesses[proposal] * least, 1))
-    made.append(_full_plan(params, scene, HMC, lambda step: Hmc(model, step=step, leaps=5), 0.5 * least, 5))
+        build = partial(FullSampler, model, PROPOSALS[proposal])
+        made.append(_full_plan(params, scene, name, build, guesses[proposal] * least, 1))
+    made.append(_full_plan(params, scene, HMC, partial(Hmc, model, leaps=5), 0.5 * least, 5))
     return made
 
 
@@ -111,7 +119,7 @@ def _minibatch_plan(params: Params, scene: Scene, name: str, least: float) -> Pl
         batch = kappa * table.total**2 + table.total
         guess = {"poisson-mh": 1.2 / math.sqrt(d), "poisson-barker": 1.0, "poisson-mala": 0.8}[name] * least
 
-        def build(step: float) -> Sampler:
+        def build(*, step: float) -> Sampler:
             return PoissonSampler(model, proposal, step=step, kappa=kappa, table=table)
     else:
         table = AliasTable.of(model.lipschitz)
@@ -120,7 +128,7 @@ def _minibatch_plan(params: Params, scene: Scene, name: str, least: float) -> Pl
         distance = guess * math.sqrt(d)
         batch = params.chi * (table.total * distance) ** 2 + table.total * distance + (params.batch if gradient else 0)
 
-        def build(step: float) -> Sampler:
+        def build(*, step: float) -> Sampler:
             return TunaSampler(model, step=step, chi=params.chi, gradient=gradient, table=table)
 
     chains = int(max(FEWEST_CHAINS, min(CHAINS, CHAIN_ROWS // max(batch, 1))))
@@ -129,10 +137,10 @@ def _minibatch_plan(params: Params, scene: Scene, name: str, least: float) -> Pl
 
 def _sgld_plan(params: Params, model: TallModel, made: list[Plan]) -> Plan:
     gradient, chains = UniformGradient(model, params.batch, params.clip), CHAINS
-    return Plan("sgld", lambda step: Sgld(model, gradient, step=step), 1.0, params.batch, False, chains, _steps(params, chains), 0)
+    return Plan("sgld", partial(Sgld, model, gradient), 1.0, params.batch, False, chains, _steps(params, chains), 0)
 
 
-def _full_plan(params: Params, scene: Scene, name: str, build: Callable[[float], Sampler], guess: float, looks: int) -> Plan:
+def _full_plan(params: Params, scene: Scene, name: str, build: Build, guess: float, looks: int) -> Plan:
     chains = FULL_CHAINS
     batch = float(looks * scene.n)
     most = max(FEWEST_STEPS, int(FULL_ROWS / batch / chains))
@@ -140,7 +148,9 @@ def _full_plan(params: Params, scene: Scene, name: str, build: Callable[[float],
 
 
 def _lattice_plan(params: Params, name: str) -> Plan:
-    build = (lambda step: ising_exchange(OBSERVED_S, step=step)) if name == "exchange" else (lambda step: IdealIsing(OBSERVED_S, step=step))
+    def build(*, step: float) -> Sampler:
+        return ising_exchange(OBSERVED_S, step=step) if name == "exchange" else IdealIsing(OBSERVED_S, step=step)
+
     return Plan(name, build, 0.3, 1.0, name != "exchange", CHAINS, _steps(params, CHAINS), PILOT)
 
 

@@ -49,7 +49,8 @@ class _Run:
     def frames(self) -> Iterator[Frame]:
         params, context = self.params, self.context
         yield self.frame(0.01, "drawing the rows, then all of them once for the exact answer")
-        key = tuple(getattr(params, name) for name in SCENE_FIELDS) + (params.csv.sha256 if params.csv and params.scene == "csv" else None,)
+        upload = params.csv.sha256 if params.csv and params.scene == "csv" else None
+        key = (*(getattr(params, name) for name in SCENE_FIELDS), upload)
         scene = context.memo("scene", key, lambda: load(params, context.check))
         chosen = spotlight(params, scene)
         made = plans(params, scene, chosen)
@@ -160,7 +161,9 @@ class _Run:
                 self.metrics[metric] = own["ess"]["second"][0] / self.rates[peer]["ess"]["second"][0]
 
     def _message(self, own: Entrant, *, last: bool = False) -> str:
-        text = f"{own.sampler.name}: {own.steps * own.chains:,} steps of {own.chains} chains, {own.mean_batch:,.0f} rows a step, acceptance {own.acceptance:.2f}"
+        text = (
+            f"{own.sampler.name}: {own.steps * own.chains:,} steps of {own.chains} chains, {own.mean_batch:,.0f} rows a step, acceptance {own.acceptance:.2f}"
+        )
         if not last:
             return text
         missing = [name.replace("_", " ") for name, value in self.metrics.items() if value is None]

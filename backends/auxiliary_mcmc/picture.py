@@ -44,7 +44,9 @@ def _density(reference: Reference, x: Array, y: Array) -> Array:
     """(GRID, GRID) of the first two coordinates, the largest value 1; a row is one y."""
     if reference.points is None:
         away = [((v - reference.mean[j]) / reference.sd[j]) ** 2 for j, v in enumerate((x, y))]
-        inside = [(v >= reference.quantiles[0, j] - 1.2 * reference.sd[j]) & (v <= reference.quantiles[-1, j] + 1.2 * reference.sd[j]) for j, v in enumerate((x, y))]
+        inside = [
+            (v >= reference.quantiles[0, j] - 1.2 * reference.sd[j]) & (v <= reference.quantiles[-1, j] + 1.2 * reference.sd[j]) for j, v in enumerate((x, y))
+        ]
         return np.exp(-(away[0][None, :] + away[1][:, None]) / 2) * (inside[0][None, :] & inside[1][:, None])
     law = gaussian_kde(reference.points[:, :2].T, weights=reference.weights)
     law.set_bandwidth(law.factor * SMOOTHER)
@@ -111,7 +113,7 @@ def histograms(entrant: Entrant, plan: Plan) -> dict[str, Any]:
     """Counts of log r, and of the rows a step read; the expected number where a formula gives it."""
     ratio = np.concatenate(entrant.ratios).ravel()
     finite = ratio[np.isfinite(ratio)]
-    low, high = (np.quantile(finite, (0.002, 0.998)) if finite.size else (-1.0, 1.0))
+    low, high = np.quantile(finite, (0.002, 0.998)) if finite.size else (-1.0, 1.0)
     edges = np.linspace(min(low, -0.1), max(high, 0.1), BINS + 1)
     batch = np.concatenate(entrant.batches).ravel()
     width = max(1, int(np.ceil((np.ptp(batch) + 1) / BINS)))

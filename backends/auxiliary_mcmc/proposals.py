@@ -10,9 +10,7 @@ import math
 from typing import Protocol
 
 import torch
-from torch import Tensor
-
-Generator = torch.Generator
+from torch import Generator, Tensor
 
 
 def standard_normal(like: Tensor, generator: Generator) -> Tensor:

@@ -11,12 +11,13 @@ import torch
 from backends.auxiliary_mcmc import data
 from backends.auxiliary_mcmc.card import Params
 from backends.auxiliary_mcmc.ising import LATTICE, GridPosterior, Lattice, ising_posterior
-from backends.auxiliary_mcmc.models import Logistic, RobustRegression, TallModel, TruncatedGaussian
+from backends.auxiliary_mcmc.models import Logistic, RobustRegression, TruncatedGaussian
 from backends.auxiliary_mcmc.reference import Reference, SeparableError, gaussian_reference, grid_reference, integrated_reference
 from backends.contract import InputError
 from backends.runtime.tables import Table, quoted, read_table
 
 Array = np.ndarray
+Model = RobustRegression | Logistic | TruncatedGaussian
 
 WEIGHT = {"robust-regression": 10.0, "gaussian-2d": 1.0, "gaussian-20d": 1.0, "logistic": 100.0}  # N times the tempering, as in the paper's scenes
 KAPPA = {"gaussian-20d": 5e-4}  # elsewhere:
@@ -48,7 +49,7 @@ class Scene:
     source: str
     tempering: float
     kappa: float
-    model: TallModel | None = None
+    model: Model | None = None
     projection: Projection | None = None
     grid: GridPosterior | None = None
     lattice: Lattice | None = None
@@ -77,7 +78,7 @@ def load(params: Params, check: Callable[[], None]) -> Scene:
     tempering = tempering_of(params, kind, n)
     source = f"generated, {n:,} rows"
     if kind == "robust-regression":
-        model: TallModel = data.robust_regression(n, seed, tempering)
+        model: Model = data.robust_regression(n, seed, tempering)
     elif kind == "logistic":
         model = data.tall_logistic(n, seed, tempering)
     else:
@@ -87,7 +88,15 @@ def load(params: Params, check: Callable[[], None]) -> Scene:
 
 
 def _scene(
-    kind: str, model: TallModel, source: str, tempering: float, params: Params, check: Callable[[], None], *, names: tuple[str, ...] = (), notes: tuple[str, ...] = ()
+    kind: str,
+    model: Model,
+    source: str,
+    tempering: float,
+    params: Params,
+    check: Callable[[], None],
+    *,
+    names: tuple[str, ...] = (),
+    notes: tuple[str, ...] = (),
 ) -> Scene:
     own = tuple(f"θ{j + 1}" for j in range(model.dimension))
     try:
@@ -102,7 +111,7 @@ def _scene(
     return Scene(kind, reference, names or own, source, tempering, kappa, model, _projection(model, reference), notes=notes)
 
 
-def _projection(model: TallModel, reference: Reference) -> Projection:
+def _projection(model: Model, reference: Reference) -> Projection:
     rows, d = model.table, model.dimension
     if isinstance(model, TruncatedGaussian):
         return Projection(rows[:, 0].numpy(), rows[:, 1].numpy(), ("first number of a row (no unit)", "second number (no unit)"))
@@ -110,7 +119,6 @@ def _projection(model: TallModel, reference: Reference) -> Projection:
     if isinstance(model, RobustRegression):
         return Projection(-fitted, rows[:, d].numpy(), ("fitted value (no unit)", "observed value (no unit)"))
     # A row holds t x with t the sign of its outcome, which the first feature's sign alone does not tell: the model kept it.
-    assert isinstance(model, Logistic)
     sign = model.sign.numpy()
     scatter = (np.arange(len(sign)) * 0.6180339887 % 1 - 0.5) * 2 * JITTER  # by row number, so that a row stays where it is
     return Projection(sign * fitted, (sign + 1) / 2 + scatter, ("fitted log odds (no unit)", "outcome, spread (no unit)"))
@@ -137,7 +145,7 @@ def _from_csv(params: Params, check: Callable[[], None]) -> Scene:
     elif n < ADVISED_ROWS:
         notes.append(f"{n:,} rows: the gain shows from about {ADVISED_ROWS:,} on")
     source = f"{params.csv.name}, {n:,} rows"
-    model: TallModel
+    model: Model
     design = torch.from_numpy(np.column_stack([x, np.ones(n)]))
     if len(values) == 2:
         tempering, kind = tempering_of(params, "logistic", n), "logistic"
