@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from app.pages._auxiliary_mcmc_race import shown_name
+from app.pages._auxiliary_mcmc_race import short_name, shown_name
 from app.plotting import Figure, Trace, alpha, axis, bars, end_labels, floats, key_row, label, layout, line, log_axis, plain_text, rule, scatter
 
 HEIGHT = 340
@@ -124,7 +124,7 @@ def trace_lines(data: Mapping[str, Any]) -> Figure | None:
         traces.append(
             line(step, theta[:, chain], f"chain {chain + 1}", alpha("$method", (1.0, 0.6, 0.35)[chain]), width=1.25, dash="solid", hover="chain %{y:.3g}")
         )
-    ends.append((float(theta[-1, 0]), f"<b>{shown_name(data['light'])}</b>", "$method"))
+    ends.append((float(theta[-1, 0]), f"<b>{short_name(data['light'])}</b>", "$method"))
     shapes = [rule(mean + side * 2 * sd, "two sd", "$truth", across="y", dash="dot", width=1.25) for side in (-1, 1)]
     shapes.append(rule(mean, "exact mean", "$truth", across="y", width=1.5))
     drawn = np.concatenate([np.asarray(t["y"]) for t in traces])
@@ -133,7 +133,7 @@ def trace_lines(data: Mapping[str, Any]) -> Figure | None:
     plot = layout(
         axis("step of a chain", "count", showgrid=False),
         axis(name, "coefficient" if "y" in data["posterior"] else "no unit", range=list(reach)),
-        right=96,
+        right=84,
         annotations=end_labels(ends, reach, HEIGHT - 64),
         shapes=shapes,
     )

@@ -44,6 +44,15 @@ def shown_name(name: str) -> str:
     return NAMES.get(name, name)
 
 
+def short_name(name: str) -> str:
+    """The same for a narrow margin.
+
+    >>> short_name("poisson-mala")
+    'P-MALA'
+    """
+    return SHORT.get(name, shown_name(name))
+
+
 def colour_of(name: str, light: str) -> str:
     """The colour token of a sampler: the method's for the one in the light, the warning for the biased one, greys for peers."""
     if name == light:
@@ -65,7 +74,7 @@ def error_race(data: Mapping[str, Any]) -> Figure | None:
         if not found["error"].size:
             continue
         colour, width = colour_of(name, light), 2.75 if name == light else 1.75
-        text = SHORT.get(name, shown_name(name))
+        text = short_name(name)
         for key, xaxis, yaxis in (("touches", "x", "y"), ("seconds", "x2", "y2")):
             kept = found[key] > 0
             style = {"xaxis": xaxis, "yaxis": yaxis, "hover": f"{text}: error %{{y:.3g}} at %{{x:.3g}}"}
@@ -105,7 +114,7 @@ def effective_sizes(data: Mapping[str, Any]) -> Figure | None:
         return None
     light = data.get("light", "")
     race = sorted(race, key=lambda row: float(row["ess"]["second"][0]))
-    names = [SHORT.get(r["name"], shown_name(r["name"])) + (" (biased)" if r["biased"] else "") for r in race]
+    names = [short_name(r["name"]) + (" (biased)" if r["biased"] else "") for r in race]
     traces: list[Trace] = []
     ranges = []
     for unit, xaxis, yaxis in (("second", "x", "y"), ("million", "x2", "y2")):

@@ -14,7 +14,7 @@ from app.plotting import Changes, Figure, Trace, View, alpha, axis, bars, floats
 from backends.contract import Frame
 
 LEFT, RIGHT = (0.0, 0.44), (0.56, 1.0)
-CONTOURS = (0.05, 0.25, 0.6)  # of the largest density
+CONTOURS = (0.1, 0.5)  # of the largest density: the curves that hold 90 % and 50 % of a Gaussian in the plane
 ELLIPSE = np.linspace(0, 2 * math.pi, 73)
 NINETY = math.sqrt(2 * math.log(10))  # radius in sd that holds 90 % of a Gaussian in the plane
 KAPPA, CHI = (1e-4, 1.0), (1e-5, 0.1)
@@ -124,10 +124,10 @@ def _chains(data: Mapping[str, Any]) -> Part:
     if own is not None:
         cloud = floats(own["cloud"])
         traces.append(scatter(cloud[:, 0], cloud[:, 1], "draws", alpha("$method", 0.28), size=4, edge=0, hover="skip"))
-    spacing = {"start": CONTOURS[0], "end": CONTOURS[-1], "size": CONTOURS[1] - CONTOURS[0]}
+    spacing = {"start": CONTOURS[0], "end": CONTOURS[1], "size": CONTOURS[1] - CONTOURS[0]}
     contour = {"type": "contour", "x": x, "y": y, "z": floats(found["density"]), "name": "exact", "showscale": False, "hoverinfo": "skip"}
     traces.append(contour | {"contours": {"coloring": "none", **spacing}, "line": {"color": "$truth", "width": 1.75}})
-    head = [("exact", "$truth")]
+    head = [("exact 50, 90 %", "$truth")]
     if "sgld" in data:
         ring = _ellipse(floats(data["sgld"]["mean"]), floats(data["sgld"]["covariance"]))
         traces.append(line(ring[0], ring[1], "SGLD, 90 %", "$warning", width=2.25, dash="dash", hover="SGLD: 90 % of its draws"))
@@ -143,7 +143,7 @@ def _chains(data: Mapping[str, Any]) -> Part:
         head.append((f"<b>{shown_name(data['light'])}</b>", "$method"))
     notes = []
     for number, (text, colour) in enumerate(head):
-        notes.append(_head(text, colour, right=True, shift=(0, 46, 124)[number] if len(head) == 3 else 46 * number))
+        notes.append(_head(text, colour, right=True, shift=(0, 92, 168)[number] if len(head) == 3 else 92 * number))
     ranges = [_span(v, data, j) for j, v in enumerate((x, y))]
     return [_on_right(t) for t in traces], notes, axis(names[0], "coefficient", range=ranges[0]), axis(names[1], "coefficient", range=ranges[1])
 

@@ -27,11 +27,12 @@ FULL = {"full-mala": "mala", "full-mh": "random-walk", "full-barker": "barker"}
 HMC = "full-hmc-5"
 CHAINS, FULL_CHAINS, FEWEST_CHAINS = 16, 8, 4
 CHAIN_ROWS = 65_536  # rows that all chains of a step hold at once, about
-FULL_ROWS = 6e7  # that one full-data peer may read in the race, with its pilot a third more
+FULL_ROWS = 6e7  # that full-data MALA, which the speed-up is against, may read in the race; the other full-data peers half of it
 LIVE_ROWS = 1.2e8  # that all minibatch samplers together may read
 LIVE_SECONDS = 20.0
 LIVE_STEPS = 200_000  # of a sampler
-PILOT, FULL_PILOT = 500, 160  # steps of all chains together
+PILOT, FULL_PILOT = 500, 160  # steps of all chains together, fewer where a pilot would read more than
+PILOT_ROWS = 4e6
 FEWEST_STEPS = 5  # of each chain
 WHOLE_DATA = 10  # times N: from here on reading all rows is the cheaper way
 
@@ -105,6 +106,11 @@ def kappa_of(params: Params, scene: Scene) -> float:
     return scene.kappa if params.kappa == "auto" else params.kappa
 
 
+def full_rows(name: str) -> float:
+    """Rows that this full-data peer may read in the race."""
+    return FULL_ROWS if name == "full-mala" else FULL_ROWS / 2
+
+
 def _steps(params: Params, chains: int) -> int:
     """Steps of each chain; with a budget of seconds or touches as many as could ever fit."""
     total = params.budget if params.budget_by == "steps" else LIVE_STEPS
@@ -132,7 +138,8 @@ def _minibatch_plan(params: Params, scene: Scene, name: str, least: float) -> Pl
             return TunaSampler(model, step=step, chi=params.chi, gradient=gradient, table=table)
 
     chains = int(max(FEWEST_CHAINS, min(CHAINS, CHAIN_ROWS // max(batch, 1))))
-    return Plan(name, build, guess, batch, False, chains, _steps(params, chains), PILOT)
+    pilot = max(chains, min(PILOT, int(PILOT_ROWS / max(batch, 1))))
+    return Plan(name, build, guess, batch, False, chains, _steps(params, chains), pilot)
 
 
 def _sgld_plan(params: Params, model: TallModel, made: list[Plan]) -> Plan:
@@ -143,8 +150,8 @@ def _sgld_plan(params: Params, model: TallModel, made: list[Plan]) -> Plan:
 def _full_plan(params: Params, scene: Scene, name: str, build: Build, guess: float, looks: int) -> Plan:
     chains = FULL_CHAINS
     batch = float(looks * scene.n)
-    most = max(FEWEST_STEPS, int(FULL_ROWS / batch / chains))
-    return Plan(name, build, guess, batch, True, chains, min(_steps(params, chains), most), max(chains, min(FULL_PILOT, int(FULL_ROWS / 3 / batch))))
+    most = max(FEWEST_STEPS, int(full_rows(name) / batch / chains))
+    return Plan(name, build, guess, batch, True, chains, min(_steps(params, chains), most), max(chains, min(FULL_PILOT, int(full_rows(name) / 3 / batch))))
 
 
 def _lattice_plan(params: Params, name: str) -> Plan:

@@ -12,7 +12,7 @@ import numpy as np
 from backends.auxiliary_mcmc import picture
 from backends.auxiliary_mcmc.card import Params
 from backends.auxiliary_mcmc.diagnostics import WARM_UP, quality
-from backends.auxiliary_mcmc.entrants import FULL_ROWS, WHOLE_DATA, Plan, kappa_of, plans, spotlight
+from backends.auxiliary_mcmc.entrants import WHOLE_DATA, Plan, full_rows, kappa_of, plans, spotlight
 from backends.auxiliary_mcmc.race import Entrant
 from backends.auxiliary_mcmc.scenes import Scene, load
 from backends.contract import Context, Frame, MetricValue
@@ -89,7 +89,7 @@ class _Run:
     def _stretch(self, entrant: Entrant, plan: Plan, done: int) -> None:
         """This round's share of the budget."""
         share, by, budget = done / ROUNDS, self.params.budget_by, self.params.budget
-        most = FULL_ROWS if plan.full and plan.batch > 1 else math.inf
+        most = full_rows(plan.name) if plan.full and plan.batch > 1 else math.inf
         steps = plan.steps - entrant.steps if by != "steps" else math.ceil(plan.steps * share) - entrant.steps
         if by == "touches":
             entrant.go(steps, self.context.check, touches=max(min(budget, most), plan.batch * plan.chains) * share)
@@ -112,7 +112,6 @@ class _Run:
         notes = list(scene.notes)
         if scene.model is not None and light.batch > WHOLE_DATA * scene.n:
             notes.append(f"a step is expected to read {light.batch:,.0f} rows of {scene.n:,}: reading all of them is cheaper")
-        notes.append(f"reference: {scene.reference.how}")
         self.data["notes"] = notes
 
     def _show(self, scene: Scene, entrants: dict[str, Entrant], light: Plan) -> None:
