@@ -163,11 +163,19 @@ CARD = Card(
     exercise=(
         Step(
             "two-coordinates",
-            "Raise κ from 0.001 to 0.01, then take the preset with 0.1: what happens to the batch, and to the effective draws a second?",
-            "",
+            "κ is 0.001 here; take 0.01, then the preset Large batch with 0.1. What happens to the batch, and to the effective draws per million rows?",
+            "The batch is κ L² + L: 311, 870, 6,461 rows. The step may be longer at the same acceptance, but each row read is worth far less.",
         ),
-        Step("quarter", "Same rows, three proposals: compare the bars of Poisson-MH, -Barker and -MALA here and at acceptance .55. Which suffers first?", ""),
-        Step("gentle", "SGLD beside Tuna-SGLD, step 0.25. Then take step 0.6: which of the two pays, and how?", ""),
+        Step(
+            "quarter",
+            "Same rows, three proposals: compare the bars of Poisson-MH, -Barker and -MALA here and at acceptance .55. Which suffers first?",
+            "Barker and MALA are far ahead of the random walk, which reads the very same rows. Steps accepted a quarter of the time cost MALA most.",
+        ),
+        Step(
+            "gentle",
+            "SGLD beside Tuna-SGLD, step 0.25. Then take step 0.6: which of the two pays, and how?",
+            "SGLD: its spread is a fifth too wide, then more than twice, whatever the budget. Tuna-SGLD makes the same moves and rejects them instead.",
+        ),
     ),
     claims=(),
     cheap=_FAST,
