@@ -29,11 +29,12 @@ def effective(draws: Array) -> tuple[Array, Array]:
     from arviz_stats.base import array_stats
 
     steps, _, d = draws.shape
-    moved = np.ptp(draws, axis=(0, 1)) > 0
+    moved = (np.ptp(draws, axis=0) > 0).any(0)
     ess, rhat = np.full(d, np.nan), np.full(d, np.nan)
     if steps >= FEWEST_DRAWS and moved.any():
-        ess[moved] = array_stats.ess(draws[:, :, moved], chain_axis=1, draw_axis=0)
-        rhat[moved] = array_stats.rhat(draws[:, :, moved], chain_axis=1, draw_axis=0)
+        with np.errstate(divide="ignore", invalid="ignore"):  # half a chain that never moved has no variance
+            ess[moved] = array_stats.ess(draws[:, :, moved], chain_axis=1, draw_axis=0)
+            rhat[moved] = array_stats.rhat(draws[:, :, moved], chain_axis=1, draw_axis=0)
     return ess, rhat
 
 
