@@ -38,7 +38,7 @@ def test_a_full_run_has_all_pictures_the_chains_first() -> None:
     made = views_of("gaussian-2d")
     assert list(made) == FIGURES
     for view in made.values():
-        go.Figure(to_plotly(view_json(view)["figure"]))  # plotly's own schema
+        go.Figure(to_plotly(view))  # plotly's own schema
 
 
 def test_the_rows_lit_are_those_just_read() -> None:

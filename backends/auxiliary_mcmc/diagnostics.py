@@ -25,11 +25,11 @@ class Quality:
 
 
 def effective(draws: Array) -> tuple[Array, Array]:
-    """(ESS, R-hat) of each coordinate, by arviz: the bulk ESS and the rank-normalised split R-hat. draws: (T, C, d). NaN below four draws a chain."""
+    """(ESS, R-hat) of each coordinate, by arviz: the bulk ESS and the rank-normalised split R-hat. draws: (T, C, d). NaN below four draws a chain, or where a chain never moved."""
     from arviz_stats.base import array_stats
 
     steps, _, d = draws.shape
-    moved = (np.ptp(draws, axis=0) > 0).any(0)
+    moved = (np.ptp(draws, axis=0) > 0).all(0)
     ess, rhat = np.full(d, np.nan), np.full(d, np.nan)
     if steps >= FEWEST_DRAWS and moved.any():
         with np.errstate(divide="ignore", invalid="ignore"):  # half a chain that never moved has no variance

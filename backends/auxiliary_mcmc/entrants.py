@@ -89,7 +89,7 @@ def plans(params: Params, scene: Scene, chosen: str) -> list[Plan]:
     least = float(scene.reference.sd.min())
     names = ["tuna-mh", "tuna-sgld"] if isinstance(model, Logistic) else list(POISSON)
     names += [chosen] if chosen not in names else []
-    made = [_minibatch_plan(params, scene, name, least) for name in names]
+    made = [_minibatch_plan(params, scene, name, least, by_hand=name == chosen and params.step != "auto") for name in names]
     made.append(_sgld_plan(params, model, made))
     _check_budget(params, made)
     pull = (10 / d) ** (1 / 6)
@@ -97,7 +97,7 @@ def plans(params: Params, scene: Scene, chosen: str) -> list[Plan]:
     for name, proposal in FULL.items():
         build = partial(FullSampler, model, PROPOSALS[proposal])
         made.append(_full_plan(params, scene, name, build, guesses[proposal] * least, 1))
-    made.append(_full_plan(params, scene, HMC, partial(Hmc, model, leaps=5), 0.5 * least, 5))
+    made.append(_full_plan(params, scene, HMC, partial(Hmc, model, leaps=5), 0.4 * least, 5))
     return made
 
 
@@ -117,7 +117,7 @@ def _steps(params: Params, chains: int) -> int:
     return max(FEWEST_STEPS, math.ceil(total / chains))
 
 
-def _minibatch_plan(params: Params, scene: Scene, name: str, least: float) -> Plan:
+def _minibatch_plan(params: Params, scene: Scene, name: str, least: float, *, by_hand: bool) -> Plan:
     model, d = scene.model, len(scene.names)
     assert model is not None
     if name in POISSON:
@@ -131,7 +131,7 @@ def _minibatch_plan(params: Params, scene: Scene, name: str, least: float) -> Pl
         table = AliasTable.of(model.lipschitz)
         gradient = UniformGradient(model, params.batch, params.clip) if name == "tuna-sgld" else None
         guess = 1.7 / math.sqrt(d) * least
-        distance = guess * math.sqrt(d)
+        distance = (params.step if by_hand and params.step != "auto" else guess) * math.sqrt(d)
         batch = params.chi * (table.total * distance) ** 2 + table.total * distance + (params.batch if gradient else 0)
 
         def build(*, step: float) -> Sampler:

@@ -10,6 +10,7 @@ import torch
 from backends.auxiliary_mcmc.driver import Sampler, State, advance
 
 PILOT_STEPS = 500  # of all chains together
+MOST = 0.3  # that log step moves at once
 
 
 def tune(
@@ -29,8 +30,8 @@ def tune(
         state = step.state
         gain = sum(1 / math.sqrt(t) for t in range(done + 1, done + chains + 1))
         done += chains
-        # Before the first few steps are over a whole crowd of chains would throw the step by factors: one factor of e at most.
-        log_step += max(-1.0, min(1.0, gain * (float(step.accepted.double().mean()) - target)))
+        # At first a whole crowd of chains would throw the step by factors, which a short pilot could not undo.
+        log_step += max(-MOST, min(MOST, gain * (float(step.accepted.double().mean()) - target)))
         sampler.step = math.exp(log_step)
         if 2 * done >= steps:
             kept.append(log_step)
