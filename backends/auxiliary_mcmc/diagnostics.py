@@ -25,7 +25,10 @@ class Quality:
 
 
 def effective(draws: Array) -> tuple[Array, Array]:
-    """(ESS, R-hat) of each coordinate, by arviz: the bulk ESS and the rank-normalised split R-hat. draws: (T, C, d). NaN below four draws a chain, or where a chain never moved."""
+    """(ESS, R-hat) of each coordinate, by arviz: the bulk ESS and the rank-normalised split R-hat. draws: (T, C, d).
+
+    NaN below four draws a chain, or where a chain never moved.
+    """
     from arviz_stats.base import array_stats
 
     steps, _, d = draws.shape
