@@ -83,9 +83,9 @@ def test_budgets_by_touches_and_seconds_are_kept() -> None:
     touched = frames({**CHEAP, "budget_by": "touches", "budget": 100_000})[-1]
     own = next(row for row in touched.data["race"] if row["name"] == "poisson-mala")
     assert 100_000 <= own["touches"] < 100_000 + 17 * 1000
-    timed = frames({**CHEAP, "budget_by": "seconds", "budget": 0.2})[-1]
+    timed = frames({**CHEAP, "budget_by": "seconds", "budget": 1})[-1]
     own = next(row for row in timed.data["race"] if row["name"] == "poisson-mala")
-    assert 0.2 <= own["seconds"] < 1.0
+    assert 1.0 <= own["seconds"] < 2.0
     assert not METHOD.card.deterministic(validate(METHOD.Params, {"budget_by": "seconds"}))  # type: ignore[operator]
 
 
@@ -107,12 +107,12 @@ def test_first_answer_the_batch_grows_and_the_rate_falls() -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_second_answer_gradients_win_and_mala_loses_more_at_a_quarter() -> None:
+def test_second_answer_gradients_win_and_lose_more_by_long_steps() -> None:
     often, seldom = rates(preset("regression")), rates(preset("quarter"))
-    for found in (often, seldom):
-        assert found["poisson-barker"] > 3 * found["poisson-mh"]
-        assert found["poisson-mala"] > 3 * found["poisson-mh"]
-    assert seldom["poisson-mala"] / often["poisson-mala"] < seldom["poisson-barker"] / often["poisson-barker"]
+    for name in ("poisson-barker", "poisson-mala"):
+        assert often[name] > 3 * often["poisson-mh"]
+        assert seldom[name] > 1.5 * seldom["poisson-mh"]
+        assert seldom[name] / often[name] < seldom["poisson-mh"] / often["poisson-mh"]
 
 
 @pytest.mark.slow
