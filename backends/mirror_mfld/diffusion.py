@@ -34,18 +34,22 @@ def floored_step(domain: Domain, y: Tensor, h: float, inner: int = 1, generator:
     return domain.primal(y)
 
 
-def wright_fisher_step(domain: Simplex, x: Tensor, h: float, exponent: float = 0.0, generator: torch.Generator | None = None) -> Tensor:
-    """J_i ~ Poisson(x_i / h), G_i ~ Gamma(1 + exponent + J_i), x <- G / sum G (section 4.4 of the card).
+def wright_fisher_step(domain: Simplex, x: Tensor, h: float, exponent: Any = 0.0, generator: torch.Generator | None = None) -> Tensor:
+    """J_i ~ Poisson(x_i / h), G_i ~ Gamma(1 + exponent_i + J_i), x <- G / sum G (section 4.4 of the card).
 
-    x: (..., N, m) on the simplex; h = lambda * eta; exponent = beta / lambda absorbs the barrier. Leaves the law with density
-    prod x_i^exponent exactly as it is, whatever h. Drawn without the two steps: such a G is half of a noncentral chi-square number with
-    2 (1 + exponent) degrees of freedom and noncentrality 2 x_i / h, which is (Z + sqrt(2 x_i / h))^2 plus a central one.
+    x: (..., N, m) on the simplex; h = lambda * eta > 0; exponent = beta / lambda > -1/2, a number or one a share (m,), absorbs a barrier
+    -lambda sum exponent_i E log x_i. Leaves the law with density prod x_i^exponent_i exactly as it is, whatever h. Drawn without the two
+    steps: such a G is half of a noncentral chi-square number with 2 (1 + exponent) degrees of freedom and noncentrality 2 x_i / h, which
+    is (Z + sqrt(2 x_i / h))^2 plus a central one. Raises ValueError for h or an exponent outside.
     """
+    powers = torch.as_tensor(exponent, dtype=torch.float64)
+    if not (math.isfinite(h) and h > 0) or not bool((powers > -0.5).all()):
+        raise ValueError(f"h must be above 0 and every exponent above -0.5, not {h} and {exponent}")
     shifted = normal(x.shape, generator, x.device).add_(torch.sqrt(x * (2 / h))).square_()
-    if exponent == 0:
+    if not bool(powers.any()):
         central = normal(x.shape, generator, x.device).square_()
     else:
         # torch.distributions takes no generator of its own, and a run must not touch the global one.
-        central = 2 * torch._standard_gamma(torch.full_like(x, 0.5 + exponent), generator=generator)  # type: ignore[call-arg]
+        central = 2 * torch._standard_gamma((0.5 + powers.to(x.device)).expand_as(x).contiguous(), generator=generator)  # type: ignore[call-arg]
     drawn = shifted.add_(central)
     return drawn.div_(domain.total(drawn))
