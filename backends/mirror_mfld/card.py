@@ -46,9 +46,7 @@ class Params(contract.Params):
         json_schema_extra=_extra("Problem", labels=["q1", "q2", "q3"]),
     )
     barrier: float = Field(0.0, title="Barrier β", ge=0, le=0.5, description="Weight of the logarithmic barrier in F", json_schema_extra=_extra("Problem"))
-    step: float = Field(
-        0.01, title="Step η", ge=1e-4, le=0.3, description="Time of one step", json_schema_extra=_extra("Dynamics", scale="log", unit="time")
-    )
+    step: float = Field(0.01, title="Step η", ge=1e-4, le=0.3, description="Time of one step", json_schema_extra=_extra("Dynamics", scale="log", unit="time"))
     steps: int = Field(1500, ge=10, le=20_000, description="Steps of the run", json_schema_extra=_extra("Dynamics", scale="log", unit="steps"))
     particles: int = Field(
         2000,
@@ -68,7 +66,12 @@ class Params(contract.Params):
         False, description="The drift keeps the statistics of the first cloud: the particles no longer see each other", json_schema_extra=_extra("Dynamics")
     )
     dimension: int = Field(
-        2, title="Matrix size d", ge=2, le=10, description="Density matrices are d x d; other domains do without", json_schema_extra=_extra("Problem", unit="rows")
+        2,
+        title="Matrix size d",
+        ge=2,
+        le=10,
+        description="Density matrices are d x d; other domains do without",
+        json_schema_extra=_extra("Problem", unit="rows"),
     )
     csv: Upload | None = Field(
         None,
@@ -151,20 +154,22 @@ CARD = Card(
             {"domain": "spectraplex", "functional": "spectraplex-matching", "dimension": 10, "temperature": 0.01, "step": 0.3, "particles": 128, "steps": 200},
             8,
         ),
-        Preset("xor", "Neurons in a disc", {"domain": "ball", "functional": "xor-network", "temperature": 1e-3, "step": 0.1, "particles": 512, "steps": 300}, 5),
+        Preset(
+            "xor", "Neurons in a disc", {"domain": "ball", "functional": "xor-network", "temperature": 1e-3, "step": 0.1, "particles": 512, "steps": 300}, 5
+        ),
     ),
     exercise=(
         Step(
             "triangle",
             "Two clouds minimise the same functional. How much of each is within 0.001 of a wall?",
-            "Of the projected cloud about 19 %, nearly all of it exactly on the wall: atoms, so its entropy is infinite. Of the mirror cloud about 1 %, as much as "
-            "the exact law has there.",
+            "Of the projected cloud about 19 %, nearly all of it exactly on the wall: atoms, so its entropy is infinite. Of the mirror cloud about 1 %, "
+            "as much as the exact law has there.",
         ),
         Step(
             "trap",
             "The diffusion is now one plain step. Where do the particles go, and do a barrier of 0.1 or the floor bring them back?",
-            "Into the corners: nine in ten end within 0.001 of a wall. The noise in log x is one over the root of x, so near a wall one step jumps past every scale. "
-            "Barrier and floor both cure it.",
+            "Into the corners: nine in ten end within 0.001 of a wall. The noise in log x is one over the root of x, so near a wall one step jumps past "
+            "every scale. Barrier and floor both cure it.",
         ),
         Step(
             "cold",

@@ -6,10 +6,9 @@ import math
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from backends.mirror_mfld.domains import Domain, Simplex, normal
-
-Tensor = torch.Tensor
 
 
 def euler_maruyama(domain: Domain, y: Tensor, h: float, inner: int = 1, generator: torch.Generator | None = None) -> Any:

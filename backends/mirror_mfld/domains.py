@@ -10,8 +10,7 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 import torch
-
-Tensor = torch.Tensor
+from torch import Tensor
 
 SMALLEST = 1e-300  # of a share: its logarithm and inverse stay finite
 

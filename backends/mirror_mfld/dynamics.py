@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
+from torch import Tensor
 
 from backends.mirror_mfld.diffusion import euler_maruyama, floored_step, wright_fisher_step
 from backends.mirror_mfld.domains import Domain, Simplex, whole_number
 from backends.mirror_mfld.functionals import Functional
 
-Tensor = torch.Tensor
 Kind = Literal["mirror", "noise-free", "projected", "unconstrained"]
 Diffusion = Literal["exact", "em-floor", "em"]
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from scipy.special import ive, logsumexp
+from torch import Tensor
 
 from backends.mirror_mfld.domains import Ball, Box, Domain, Simplex, whole_number
 from backends.mirror_mfld.functionals import Functional, MmdToCloud, MomentForm
@@ -15,7 +16,6 @@ from backends.mirror_mfld.quadrature import Quadrature, gauss_jacobi, quadrature
 from backends.mirror_mfld.spectraplex import Spectraplex
 
 Array = np.ndarray
-Tensor = torch.Tensor
 
 NODES = {Simplex: 96, Box: 96, Ball: 64, Spectraplex: 64}  # a direction
 KERNEL_NODES, LANDMARK_NODES = 40, 18  # where features are kernels, which are smooth and many

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from backends.mirror_mfld.domains import Domain
 
-Tensor = torch.Tensor
 NYSTROM_RANK = 1e-9  # relative eigenvalue below which a kernel feature is rounding
 
 

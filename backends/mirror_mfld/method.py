@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from backends.contract import Context, Frame, InputError, MetricValue
 from backends.mirror_mfld import picture, scene, sweeps
@@ -21,7 +22,6 @@ from backends.mirror_mfld.scene import Scene
 from backends.mirror_mfld.spectraplex import Spectraplex
 
 Array = np.ndarray
-Tensor = torch.Tensor
 
 RECORDS = 40  # states that are measured and drawn
 ALIVE_S = 0.4  # at most, between two frames
@@ -103,7 +103,7 @@ class _Run:
             "time": 0.0,
         }
         if found.handle is not None:
-            self.data["handle"] = {"place": _place(found), "given": np.asarray(params.q, float)}
+            self.data["handle"] = _place(found)
         if found.target is not None:
             self.data["target"] = picture.flat(found.domain, found.target)
         if law is not None:
@@ -236,7 +236,9 @@ class _Run:
         if law is None:
             words.append("no quadrature reaches the exact law here, so the gap and the mean error are undefined")
         elif metrics["free_energy_gap"] is None:
-            words.append("the free energy is infinite or unknown: " + ("a projected law has atoms" if self.params.optimiser == "projected" else "too few points"))
+            words.append(
+                "the free energy is infinite or unknown: " + ("a projected law has atoms" if self.params.optimiser == "projected" else "too few points")
+            )
         if metrics["fitted_rate"] is None:
             words.append("the gap gives no rate")
         return "; ".join(words)

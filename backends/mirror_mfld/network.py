@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from backends.mirror_mfld.domains import Domain, normal
 from backends.mirror_mfld.functionals import Functional, MomentForm
 
-Tensor = torch.Tensor
 XOR_SPREAD = 0.35
 
 

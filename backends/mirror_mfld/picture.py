@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 from skimage.measure import find_contours
+from torch import Tensor
 
 from backends.mirror_mfld.domains import Ball, Domain, Simplex
 from backends.mirror_mfld.exact_law import ExactLaw, marginal, wall_mass
@@ -15,9 +16,8 @@ from backends.mirror_mfld.network import XorNetwork
 from backends.mirror_mfld.spectraplex import Spectraplex
 
 Array = np.ndarray
-Tensor = torch.Tensor
 
-SHOWN = 1500  # points of a cloud that are drawn
+SHOWN = 800  # points of a cloud that are drawn
 GRID = 121  # of the contours, a side
 HELD = (0.25, 0.5, 0.75, 0.95)  # share of mu* inside each contour
 BINS = 24
@@ -88,7 +88,9 @@ def contours(law: ExactLaw) -> list[dict[str, Any]]:
     found = []
     for held in HELD:
         level = float(order[np.searchsorted(mass, held * mass[-1])])
-        pieces = [np.stack([np.interp(line[:, 1], np.arange(GRID), x), np.interp(line[:, 0], np.arange(GRID), y)], -1) for line in find_contours(extended, level)]
+        pieces = [
+            np.stack([np.interp(line[:, 1], np.arange(GRID), x), np.interp(line[:, 0], np.arange(GRID), y)], -1) for line in find_contours(extended, level)
+        ]
         pieces = [np.where(_is_inside(law.domain, piece)[:, None], piece, np.nan)[::2] for piece in pieces if len(piece) > 6]
         joined = np.concatenate([part for piece in pieces for part in (piece, np.full((1, 2), np.nan))]) if pieces else np.empty((0, 2))
         found.append({"held": held, "level": math.log(max(level, 1e-300)), "x": joined[:, 0], "y": joined[:, 1]})
@@ -144,9 +146,10 @@ def inside_share(found: ExactLaw, levels: list[float], x: Tensor) -> list[float]
 
 
 def cloud(domain: Domain, x: Tensor, mirror: bool) -> dict[str, Any]:
-    """The first 1,500 points of a cloud in the picture and, for a mirror cloud, in the dual."""
-    shown = x[:SHOWN]
-    return {"places": flat(domain, shown).astype(np.float32)} | ({"dual": in_mirror(domain, shown).astype(np.float32)} if mirror else {})
+    """The first 800 points of a cloud in the picture, whether each is at the wall, the mean of all, and in the mirror cloud the dual points."""
+    shown, places = x[:SHOWN], flat(domain, x)
+    found = {"places": places[:SHOWN].astype(np.float32), "at_wall": domain.wall_distance(shown).numpy() < NEAR_WALL, "mean": places.mean(0)}
+    return found | ({"dual": in_mirror(domain, shown).astype(np.float32)} if mirror else {})
 
 
 def histograms(domain: Domain, x: Tensor) -> list[dict[str, Array]]:

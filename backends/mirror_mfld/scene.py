@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from backends.contract import InputError, Upload
 from backends.mirror_mfld.card import Params
@@ -16,8 +17,6 @@ from backends.mirror_mfld.functionals import Functional, Linear, MeanMatching, M
 from backends.mirror_mfld.network import XorNetwork, xor_data
 from backends.mirror_mfld.spectraplex import Spectraplex
 from backends.runtime.tables import listed, read_table
-
-Tensor = torch.Tensor
 
 SHARES = 3
 SUM_SLACK = 1e-3  # of three typed shares, which are then divided by their sum
@@ -100,7 +99,7 @@ def _functional(params: Params, domain: Domain, notes: list[str]) -> tuple[Funct
         if isinstance(domain, Spectraplex):
             raise InputError("functional", "the kernel of mmd is defined for points, not for matrices", "choose spectraplex-matching")
         target, data = _target_cloud(params, domain)
-        return MmdToCloud(domain, target), None, data
+        return MmdToCloud(domain, target), _handle_of_cloud(params, domain), data
     q, handle, data = _target(params, domain, notes)
     if kind == "linear":
         centre = torch.full_like(q, 1 / SHARES) if isinstance(domain, Simplex) else torch.eye(domain.shape[0], dtype=torch.float64) / domain.shape[0]
@@ -171,7 +170,9 @@ def _proportions(upload: Upload) -> tuple[np.ndarray, str]:
 def _matrix(upload: Upload, domain: Spectraplex) -> Tensor:
     values, _, _ = _columns(upload, domain.size)
     if len(values) != domain.size:
-        raise InputError("csv", f"the table has {len(values)} rows and {domain.size} columns are read", f"give a matrix of {domain.size} rows, or change its size")
+        raise InputError(
+            "csv", f"the table has {len(values)} rows and {domain.size} columns are read", f"give a matrix of {domain.size} rows, or change its size"
+        )
     try:
         return domain.check(torch.from_numpy(values)[None], "the matrix")[0]
     except ValueError as fault:
@@ -199,6 +200,13 @@ def _target_cloud(params: Params, domain: Domain) -> tuple[Tensor, str]:
     point = torch.tensor(params.q[:2], dtype=torch.float64)
     both = torch.stack([point, -point])[:, None] + 0.12 * torch.randn(2, half, 2, generator=drawn, dtype=torch.float64)
     return domain.project(both.reshape(-1, 2)) * INSIDE, f"{TARGET_POINTS} points around q and around -q"
+
+
+def _handle_of_cloud(params: Params, domain: Domain) -> np.ndarray | None:
+    """A generated target cloud stands around q, which can be dragged; a person's own one stays where it is."""
+    if params.csv is not None:
+        return None
+    return _shares(params.q) if isinstance(domain, Simplex) else np.array(params.q[:2], float)
 
 
 def _bound_work(params: Params, functional: Functional) -> None:

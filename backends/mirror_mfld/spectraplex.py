@@ -8,10 +8,10 @@ from functools import cached_property
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from backends.mirror_mfld.domains import SMALLEST, Domain, normal, project_to_simplex, whole_number
 
-Tensor = torch.Tensor
 CLOSE = 1e-6  # difference of log eigenvalues below which the divided difference is taken from its series
 
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from backends.mirror_mfld.domains import Box, Domain, Simplex
 from backends.mirror_mfld.dynamics import NotFiniteError, Settings, simulate
 from backends.mirror_mfld.exact_law import ExactLaw
 
 Array = np.ndarray
-Tensor = torch.Tensor
 
 CLOUD_SIZES = (2, 4, 8, 16, 32, 64, 128)
 STEP_SIZES = (0.01, 0.03, 0.1, 0.3)
