@@ -210,5 +210,5 @@ CARD = Card(
             0.012,
         ),
     ),
-    cheap={"particles": 64, "steps": 60, "step": 0.05},
+    cheap={"particles": 64, "steps": 40, "step": 0.03},
 )

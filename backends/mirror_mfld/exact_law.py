@@ -148,7 +148,8 @@ def _newton(form: MomentForm, rule: Quadrature, temperature: float) -> Array:
         size, fall = 1.0, float(slope @ move)
         while True:
             tried, p_tried = at(m - size * move)
-            if tried <= height - SHALLOW * size * fall or size < 1e-9 or fall < 1e-20:
+            # Below the rounding of the height nothing can be compared: there a whole Newton step is right.
+            if tried <= height - SHALLOW * size * fall or size < 1e-9 or fall < 1e-12 * (1 + abs(height)):
                 break
             size /= 2
         m, height, p = m - size * move, tried, p_tried

@@ -68,10 +68,12 @@ class _Run:
         self.summarise(found, law)
         if law is not None and sweeps.can_sweep(found.domain) and params.functional != "mmd":
             yield self.frame(0.8, "how the error depends on the size of the cloud")
-            of_size = self.context.memo("sizes", (*self.key(SWEEP_FIELDS), max(params.step, sweeps.SIZE_STEP)), lambda: self.size_sweep(law, found))
+            of_size = self.context.memo(
+                "sizes", (*self.key(SWEEP_FIELDS), max(params.step, sweeps.SIZE_STEP), self.sweep_time), lambda: self.size_sweep(law, found)
+            )
             self.data["sizes"] = asdict(of_size)
             yield self.frame(0.9, "how the error depends on the step")
-            self.data["step_sizes"] = asdict(self.context.memo("steps", self.key(SWEEP_FIELDS), lambda: self.step_sweep(law, found)))
+            self.data["step_sizes"] = asdict(self.context.memo("steps", (*self.key(SWEEP_FIELDS), self.sweep_time), lambda: self.step_sweep(law, found)))
         yield self.frame(1.0, self.last_words(found, law))
 
     def law(self, found: Scene) -> ExactLaw | None:
@@ -81,11 +83,15 @@ class _Run:
         params = self.params
         return self.context.memo("law", self.key(LAW_FIELDS), lambda: fixed_point(found.domain, found.functional, params.temperature, params.barrier))
 
+    @property
+    def sweep_time(self) -> float:
+        return min(sweeps.LONGEST, self.params.step * self.params.steps)
+
     def size_sweep(self, law: ExactLaw, found: Scene) -> sweeps.Sweep:
-        return sweeps.particle_sweep(law, found.settings, self.params.seed, self.context.check)
+        return sweeps.particle_sweep(law, found.settings, self.sweep_time, self.params.seed, self.context.check)
 
     def step_sweep(self, law: ExactLaw, found: Scene) -> sweeps.Sweep:
-        return sweeps.step_sweep(law, found.settings, self.params.seed, self.context.check)
+        return sweeps.step_sweep(law, found.settings, self.sweep_time, self.params.seed, self.context.check)
 
     def opening(self, found: Scene, law: ExactLaw | None) -> None:
         params = self.params

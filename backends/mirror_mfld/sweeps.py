@@ -18,8 +18,8 @@ Array = np.ndarray
 CLOUD_SIZES = (2, 4, 8, 16, 32, 64, 128)
 STEP_SIZES = (0.01, 0.03, 0.1, 0.3)
 POOLED = 1024  # particles of each size, as many clouds as that makes
-SIZE_STEP, SIZE_TIME = 0.03, 15.0
-SWEEP_TIME = 12.0
+SIZE_STEP = 0.03
+LONGEST = 12.0  # time of a sweep, or the run's where that is shorter
 GROUPS = 16  # independent clouds of the step sweep, for its error bars
 
 
@@ -79,22 +79,22 @@ def _sweep(at: tuple[float, ...], measure: Callable[[int], tuple[float, float, f
     return Sweep(np.array(at, float), *columns)
 
 
-def particle_sweep(law: ExactLaw, settings: Settings, seed: int, check: Callable[[], None] = lambda: None) -> Sweep:
-    """Bias of clouds of 2 to 128 particles, 1,024 particles of each size in all, step 0.03 (or the run's where that is larger)."""
+def particle_sweep(law: ExactLaw, settings: Settings, time: float, seed: int, check: Callable[[], None] = lambda: None) -> Sweep:
+    """Bias of clouds of 2 to 128 particles over ``time``, 1,024 particles of each size in all, step 0.03 (or the run's where that is larger)."""
 
     def measure(index: int) -> tuple[float, float, float, float]:
         size = CLOUD_SIZES[index]
         start = draw(law, size, POOLED // size, seed + index)
-        return _measured(law, replace(settings, step=max(settings.step, SIZE_STEP)), start, SIZE_TIME, seed + index, check)
+        return _measured(law, replace(settings, step=max(settings.step, SIZE_STEP)), start, time, seed + index, check)
 
     return _sweep(CLOUD_SIZES, measure)
 
 
-def step_sweep(law: ExactLaw, settings: Settings, seed: int, check: Callable[[], None] = lambda: None) -> Sweep:
-    """Bias of steps from 0.01 to 0.3, 16 clouds of 64 particles each over the same time."""
+def step_sweep(law: ExactLaw, settings: Settings, time: float, seed: int, check: Callable[[], None] = lambda: None) -> Sweep:
+    """Bias of steps from 0.01 to 0.3, 16 clouds of 64 particles each over the same ``time``."""
 
     def measure(index: int) -> tuple[float, float, float, float]:
         start = draw(law, POOLED // GROUPS, GROUPS, seed + index)
-        return _measured(law, replace(settings, step=STEP_SIZES[index]), start, SWEEP_TIME, seed + index, check)
+        return _measured(law, replace(settings, step=STEP_SIZES[index]), start, time, seed + index, check)
 
     return _sweep(STEP_SIZES, measure)
