@@ -58,11 +58,11 @@ def load(params: Params) -> Scene:
     settings = Settings(params.step, params.temperature, params.barrier, _diffusion(params), params.n_inner, frozen=params.frozen_drift)
     _bound_work(params, functional)
     start = domain.uniform(params.particles, generator(params.seed, _START_STREAM))
-    if settings.diffusion == "em" and not isinstance(domain, Ball | Box):
+    if settings.diffusion == "em":
         ratio = _stiffness(domain, start, settings, generator(params.seed, _START_STREAM))
         if ratio > STIFF:
             notes.append(f"one step of noise is {ratio:.1f} times as long as y (median of the first cloud): the step is too large for plain em")
-        if params.barrier < params.temperature:
+        if params.barrier < params.temperature and not isinstance(domain, Ball | Box):
             notes.append("plain em is not safe while the barrier is below the temperature: watch the boundary mass")
     if params.optimiser != "mirror" and params.barrier:
         notes.append("the barrier drift of the projected cloud is floored at a share of 0.01; with 1e-6 it would all land on the walls")
@@ -218,9 +218,18 @@ def _bound_work(params: Params, functional: Functional) -> None:
 
 
 def _stiffness(domain: Domain, x: Tensor, settings: Settings, drawn: torch.Generator) -> float:
-    """Median over the cloud of the noise of one plain step against |y| (section 10 of the card)."""
-    y = domain.dual(domain.lift(x))
+    """Median over the cloud of the noise of one plain step against |y|, both modulo constants (section 10 of the card)."""
     p = domain.lift(x)
     noise = math.sqrt(2 * settings.h) * domain.hessian_root(p, domain.dual_noise(p, drawn))
-    axes = tuple(range(-len(domain.shape), 0))
-    return float((noise.square().sum(axes).sqrt() / y.square().sum(axes).sqrt().clamp_min(1e-12)).median())
+    ratio = _size(domain, noise) / _size(domain, domain.dual(p)).clamp_min(1e-12)
+    return float(ratio.median())
+
+
+def _size(domain: Domain, y: Tensor) -> Tensor:
+    """(N,) norm of dual vectors; with an entropy as mirror map, of what is left without the constant."""
+    if isinstance(domain, Simplex):
+        y = y - y.mean(-1, keepdim=True)
+    elif isinstance(domain, Spectraplex):
+        eye = torch.eye(domain.size, dtype=y.dtype)
+        y = y - y.diagonal(dim1=-2, dim2=-1).mean(-1)[..., None, None] * eye
+    return y.square().flatten(1).sum(-1).sqrt()
