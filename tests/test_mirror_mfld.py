@@ -98,7 +98,7 @@ def test_a_square_is_two_intervals() -> None:
     law = mm.fixed_point(domain, mm.MeanMatching(domain, [0.5, -0.3]), 0.1, 0.05)
     for m, q in zip(law.mean, (0.5, -0.3), strict=True):
         k = 2 * (m - q) / 0.1
-        moments = [quad(lambda t, p=p: t**p * math.exp(-k * t) * (1 - t**2) ** 0.5, -1, 1)[0] for p in (0, 1)]
+        moments = [quad(lambda t, p=p, k=k: t**p * math.exp(-k * t) * (1 - t**2) ** 0.5, -1, 1)[0] for p in (0, 1)]
         assert m == pytest.approx(moments[1] / moments[0], abs=1e-7)
 
 

@@ -14,6 +14,7 @@ HEIGHT = math.sqrt(3) / 2
 EDGE = 0.04
 DUAL_SHARE = 0.99  # of the cloud that the dual picture's axes hold
 CROWDED = 1e-12
+LABEL_GAP = 0.09  # between two labels of contours, in units of the picture
 PRIMAL, DUAL = (0.0, 0.58), (0.67, 1.0)  # of the main picture's width
 IN_MIRROR = "in the mirror"
 
@@ -40,7 +41,7 @@ def cloud(data: Mapping[str, Any], params: Any) -> Figure:
         key.append(("\u25cf \u25c6 at the wall", "$warning"))
     leading = "mirror" if "mirror" in clouds else "projected"
     if "exact" in data:
-        key.append(("\u25ef exact law", "$truth"))
+        key.append(("\u2014 exact law", "$truth"))
         traces += _exact(data)
     if "network" not in data and data["size"] == 2:
         middle = floats(clouds[leading]["mean"])
@@ -48,6 +49,7 @@ def cloud(data: Mapping[str, Any], params: Any) -> Figure:
         ring["marker"]["line"]["color"] = "$method" if leading == "mirror" else "$peer-1"
         traces.append(ring)
     shapes, notes = _handle(data, domain)
+    notes += _held(data)
     title, summary = _words(data, params, leading)
     x, y = _axes(data)
     beside: dict[str, Any] = {}
@@ -85,6 +87,21 @@ def _exact(data: Mapping[str, Any]) -> list[Trace]:
     at = floats(data["mean_place"])
     traces.append(scatter([at[0]], [at[1]], "exact mean", "$truth", symbol="cross-thin", size=17, edge=3, hover="exact mean"))
     return traces
+
+
+def _held(data: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What each contour holds, at its rightmost place; of contours whose labels would cover each other the outer one."""
+    notes: list[dict[str, Any]] = []
+    taken: list[float] = []
+    for level in reversed(data.get("exact", {}).get("contours", [])):
+        x, y = floats(level["x"]), floats(level["y"])
+        if not np.isfinite(x).any():
+            continue
+        last = int(np.nanargmax(x))
+        if all(abs(y[last] - other) > LABEL_GAP for other in taken):
+            taken.append(float(y[last]))
+            notes.append(label(x[last], y[last], f"{level['held']:.0%}", "$truth", shift=(4, 0), bgcolor="$surface/0.7"))
+    return notes
 
 
 def _in_mirror(data: Mapping[str, Any]) -> tuple[list[Trace], dict[str, Any]]:

@@ -57,27 +57,32 @@ def walls(data: Mapping[str, Any]) -> Figure:
 
 def gap(data: Mapping[str, Any], params: Any) -> Figure | None:
     """Free energy above the least there is, on a log axis, with the fitted rate."""
-    if "gap" not in data["trace"]:
+    if "gap" not in data["trace"] or "exact" not in data:
         return None
-    title = "The free energy falls at a steady rate"
+    title = "The free energy against the least there is"
     time, values = _series(data, "time"), _series(data, "gap")
-    if "exact" not in data:
-        return None
-    shown = np.where(values > 0, values, np.nan)
+    noise = params.temperature / math.sqrt(params.particles)
+    floor = noise / 10
+    shown = np.where(values > floor, values, np.nan)
     if not np.isfinite(shown).any():
         return message("gap", title, "The free energy is not known: too few points, or points that coincide", height=HALF)
     drawn = line(time, shown, "mirror", "$method", hover="%{y:.2e} at time %{x:.3g}") | {"mode": "lines+markers"}
     traces: list[Trace] = [drawn | {"marker": {"color": "$method", "size": 5}}]
-    found, notes = data.get("rate"), []
-    summary = f"Gap now {values[-1]:+.4f}; the estimate wavers by about λ/√N = {params.temperature / math.sqrt(params.particles):.4f}, and may fall below 0."
+    found, notes = data.get("rate"), [label(0.98, math.log10(noise), "noise of the estimate", "$muted", anchor="right", xref="paper", shift=(0, 9))]
+    summary = f"Gap now {values[-1]:+.4f}; the estimate wavers by about λ/√N = {noise:.4f}, and what falls below a tenth of that is not drawn."
     if found:
-        floor = float(np.nanmin(shown))
-        until = min(float(time[-1]), (found["start"] - math.log(max(floor, 1e-12))) / found["rate"])
+        until = min(float(time[-1]), (found["start"] - math.log(floor)) / found["rate"])
         at = np.array([0.0, max(until, 1e-9)])
         traces.append(line(at, np.exp(found["start"] - found["rate"] * at), "fit", "$ink", dash="dash", width=1.5, hover="skip"))
         notes.append(label(0.98, 0.96, f"fitted rate {found['rate']:.2g} per unit of time", "$ink", anchor="right", xref="paper", yref="paper"))
         summary = f"Fitted rate {found['rate']:.3g} per unit of time. {summary}"
-    plot = layout(axis(*TIME, showgrid=False), log_axis("gap to the least", "nats times λ, log scale", shown), annotations=notes)
+    reach = [math.log10(floor), math.log10(max(float(np.nanmax(shown)), 2 * noise)) + 0.15]
+    plot = layout(
+        axis(*TIME, showgrid=False),
+        log_axis("gap to the least", "nats times λ, log scale", shown, range=reach),
+        shapes=[rule(noise, "noise", "$muted", across="y", dash="dot", width=1)],
+        annotations=notes,
+    )
     return Figure("gap", title, traces, plot, summary, height=HALF)
 
 
@@ -185,7 +190,7 @@ def sizes(data: Mapping[str, Any]) -> Figure | None:
     found = data["sizes"]
     at, error, noise = floats(found["at"]), floats(found["error"]), floats(found["noise"])
     if not np.isfinite(error).all():
-        return message("sizes", "Larger clouds, smaller bias", "The particles left the numbers in this sweep", height=HALF)
+        return message("sizes", "Bias against the size of the cloud", "The particles left the numbers in this sweep", height=HALF)
     bottom = max(float(error.min()) / 3, 1e-5)
     drawn = intervals(at, error, np.maximum(error - 2 * noise, bottom), error + 2 * noise, "mean error", hover="N = %{x}: %{y:.4f}")
     fall = line(at, error[0] * at[0] / at, "1/N", "$truth", dash="dash", width=1.5, hover="skip")
@@ -194,14 +199,14 @@ def sizes(data: Mapping[str, Any]) -> Figure | None:
     y = log_axis("distance of the mean", "distance, log scale", np.append(error, bottom))
     plot = layout(x, y, annotations=notes)
     summary = "Bars are two standard errors: below them nothing can be read." + f" N = {at[0]:g} is off by {error[0]:.3f}, N = {at[-1]:g} by {error[-1]:.3f}."
-    return Figure("sizes", "Larger clouds, smaller bias", [fall, drawn], plot, summary, height=HALF)
+    return Figure("sizes", "Bias against the size of the cloud", [fall, drawn], plot, summary, height=HALF)
 
 
 def step_sizes(data: Mapping[str, Any]) -> Figure | None:
     """Errors of mean and second moment against the step."""
     if "step_sizes" not in data:
         return None
-    title, found = "Smaller steps, smaller bias", data["step_sizes"]
+    title, found = "Bias against the step", data["step_sizes"]
     at, error, noise = floats(found["at"]), floats(found["error"]), floats(found["noise"])
     second, second_noise = floats(found["second"]), floats(found["second_noise"])
     if not (np.isfinite(error).all() and np.isfinite(second).all()):

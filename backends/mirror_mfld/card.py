@@ -132,31 +132,29 @@ CARD = Card(
         "seconds": Metric("s", "wall time of the run", "lower", "measured"),
     },
     presets=(
-        Preset("triangle", "A cloud in a triangle", {}, 6),
-        Preset("cold", "Colder: λ = 0.02", {"temperature": 0.02, "step": 0.03}, 6),
+        Preset("triangle", "Triangle", {}, 6),
+        Preset("cold", "Colder", {"temperature": 0.02, "step": 0.03}, 6),
         Preset("barrier", "With a barrier", {"barrier": 0.1}, 7),
         Preset("trap", "Where it fails: one plain step", {"diffusion": "em"}, 6, fails=True),
-        Preset("cured-by-barrier", "The trap, cured by a barrier", {"diffusion": "em", "barrier": 0.1}, 6),
-        Preset("cured-by-floor", "The trap, cured by a floor", {"diffusion": "em-floor"}, 6),
-        Preset("frozen", "Particles that do not see each other", {"frozen_drift": True}, 6),
-        Preset("disc", "A pull in a disc", {"domain": "ball", "functional": "linear", "q": [0.6, 0.4, 0.0], "step": 0.05, "particles": 1000}, 6),
-        Preset("square", "A square", {"domain": "box", "q": [0.6, -0.4, 0.0], "step": 0.05, "particles": 1000}, 6),
-        Preset("target-cloud", "A cloud that copies a cloud", {"functional": "mmd", "temperature": 0.003, "step": 0.3, "particles": 300, "steps": 600}, 6),
+        Preset("cured-by-barrier", "Cured by a barrier", {"diffusion": "em", "barrier": 0.1}, 6),
+        Preset("cured-by-floor", "Cured by a floor", {"diffusion": "em-floor"}, 6),
+        Preset("frozen", "Frozen drift", {"frozen_drift": True}, 6),
+        Preset("disc", "Disc", {"domain": "ball", "functional": "linear", "q": [0.6, 0.4, 0.0], "step": 0.05, "particles": 1000}, 6),
+        Preset("square", "Square", {"domain": "box", "q": [0.6, -0.4, 0.0], "step": 0.05, "particles": 1000}, 6),
+        Preset("target-cloud", "Copy a cloud", {"functional": "mmd", "temperature": 0.003, "step": 0.3, "particles": 300, "steps": 600}, 6),
         Preset(
             "disc-of-matrices",
-            "Density matrices, 2 x 2: a disc",
+            "2 x 2 matrices",
             {"domain": "spectraplex", "q": [0.6, 0.4, 0.0], "step": 0.05, "particles": 500, "steps": 400},
             6,
         ),
         Preset(
             "matrices",
-            "Density matrices, 10 x 10",
+            "10 x 10 matrices",
             {"domain": "spectraplex", "functional": "spectraplex-matching", "dimension": 10, "temperature": 0.01, "step": 0.3, "particles": 128, "steps": 200},
             8,
         ),
-        Preset(
-            "xor", "Neurons in a disc", {"domain": "ball", "functional": "xor-network", "temperature": 1e-3, "step": 0.1, "particles": 512, "steps": 300}, 5
-        ),
+        Preset("xor", "XOR neurons", {"domain": "ball", "functional": "xor-network", "temperature": 1e-3, "step": 0.1, "particles": 512, "steps": 300}, 5),
     ),
     exercise=(
         Step(
