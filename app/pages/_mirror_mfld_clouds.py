@@ -194,7 +194,7 @@ def decision(data: Mapping[str, Any]) -> Figure | None:
         return None
     net = data["network"]
     at, output, inputs, labels = floats(net["at"]), floats(net["output"]), floats(net["inputs"]), floats(net["labels"])
-    ground = heatmap(at, at, (output > 0).astype(np.uint8), "output above 0", alpha("$method", 0.25), hover="skip", showscale=False, zmin=0, zmax=1)
+    ground = heatmap(at, at, (output > 0).astype(np.uint8), "output above 0", opacity=0.25, hover="skip", showscale=False, zmin=0, zmax=1)
     traces = [ground]
     for sign, name, symbol in ((1.0, "label +1", "circle"), (-1.0, "label -1", "circle-open")):
         here = labels == sign

@@ -67,7 +67,7 @@ def _dragged_to(event: Mapping[str, Any], before: tuple[float, float], radius: f
         start, end = event.get(f"{axis}0"), event.get(f"{axis}1")
         if not (_finite(start) and _finite(end)):
             return None, None
-        moves = (min(start, end) + radius - was, max(start, end) - radius - was)
+        moves = (start + radius - was, end - radius - was)
         place.append(was + max(moves, key=abs))
     return place[0], place[1]
 

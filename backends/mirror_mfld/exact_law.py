@@ -17,7 +17,9 @@ from backends.mirror_mfld.spectraplex import Spectraplex
 
 Array = np.ndarray
 
-NODES = {Simplex: 96, Box: 96, Ball: 64, Spectraplex: 64}  # a direction
+NODES = {Simplex: 160, Box: 160, Ball: 96, Spectraplex: 96}  # a direction
+SLICE_NODES = 96
+STEEPEST = 2.0  # power of the wall that the rule itself takes; a higher one is smooth, and its rule would crowd far from where a pull leads
 KERNEL_NODES, LANDMARK_NODES = 40, 18  # where features are kernels, which are smooth and many
 TOLERANCE = 1e-12
 NEWTON_LIMIT = 200
@@ -114,21 +116,24 @@ def fixed_point(domain: Domain, functional: Functional, temperature: float, barr
     if not (math.isfinite(barrier) and barrier >= 0):
         raise ValueError(f"barrier must be at least 0, not {barrier}")
     kernel = isinstance(functional, MmdToCloud)
-    rule = quadrature(domain, barrier / temperature, nodes or (KERNEL_NODES if kernel else NODES[type(domain)]))
+    base = min(barrier / temperature, STEEPEST)
+    rule = quadrature(domain, base, nodes or (KERNEL_NODES if kernel else NODES[type(domain)]))
     landmarks = quadrature(domain, 0.0, LANDMARK_NODES).nodes if kernel else rule.nodes[:0]
     form = functional.moment_form(rule.nodes, landmarks)
     if form is None:
         raise ValueError("this functional has no exact law: it is not a square of moments")
-    moments = _newton(form, rule, temperature)
-    log_weight = np.log(np.maximum(rule.weights, 1e-320)) - _potential(form, moments) / temperature
+    log_base = np.log(np.maximum(rule.weights, 1e-320))
+    if barrier > base * temperature:
+        log_base = log_base - (barrier / temperature - base) * domain.barrier(rule.nodes).numpy()
+    moments = _newton(form, log_base, temperature)
+    log_weight = log_base - _potential(form, moments) / temperature
     total = float(logsumexp(log_weight))
     return ExactLaw(domain, functional, temperature, barrier, moments, rule, np.exp(log_weight - total), landmarks, total + rule.log_volume)
 
 
-def _newton(form: MomentForm, rule: Quadrature, temperature: float) -> Array:
+def _newton(form: MomentForm, log_base: Array, temperature: float) -> Array:
     if form.weight == 0:
         return np.zeros(0)
-    log_base = np.log(np.maximum(rule.weights, 1e-320))
     ratio = form.weight / temperature
 
     def at(m: Array) -> tuple[float, Array]:
@@ -136,7 +141,7 @@ def _newton(form: MomentForm, rule: Quadrature, temperature: float) -> Array:
         total = float(logsumexp(exponent))
         return float(m @ m) / 2 + total / ratio, np.exp(exponent - total)
 
-    m = rule.weights @ form.psi
+    m = np.exp(log_base - logsumexp(log_base)) @ form.psi
     height, p = at(m)
     for _ in range(NEWTON_LIMIT):
         mean = p @ form.psi
@@ -217,12 +222,16 @@ def slices(domain: Domain, coordinate: int, at: Array, exponent: float, nodes: i
     return (domain.from_chart(x) if isinstance(domain, Spectraplex) else x), scale[:, None] * line.weights
 
 
-def marginal(law: ExactLaw, coordinate: int, at: Array, nodes: int = 64) -> Array:
+def marginal(law: ExactLaw, coordinate: int, at: Array, nodes: int = SLICE_NODES) -> Array:
     """Density (K,) of one coordinate of the chart (on the simplex, of any share) at values ``at`` (K,) inside its range."""
     exponent = law.barrier / law.temperature
-    points, weights = slices(law.domain, coordinate, at, exponent, nodes)
-    inner = _potential(law.form(points.reshape(-1, *law.domain.shape)), law.moments).reshape(weights.shape)
-    return (weights * np.exp(-inner / law.temperature - law.log_normaliser)).sum(1)
+    base = min(exponent, STEEPEST)
+    points, weights = slices(law.domain, coordinate, at, base, nodes)
+    flat = points.reshape(-1, *law.domain.shape)
+    inner = _potential(law.form(flat), law.moments) / law.temperature
+    if exponent > base:
+        inner = inner + (exponent - base) * law.domain.barrier(flat).numpy()
+    return (weights * np.exp(-inner.reshape(weights.shape) - law.log_normaliser)).sum(1)
 
 
 def wall_mass(law: ExactLaw, width: float) -> float:
