@@ -57,11 +57,11 @@ def test_answer_one_the_projected_cloud_piles_up_and_the_mirror_cloud_does_not()
 
 def test_answer_two_plain_steps_fill_the_corners_and_barrier_or_floor_cure_it() -> None:
     trapped = of_preset("trap")
-    assert trapped.data["trace"]["near mirror"][-1] == pytest.approx(0.9, abs=0.07)
-    for name in ("cured-by-barrier", "cured-by-floor"):
-        cured = of_preset(name)
-        assert cured.metrics["boundary_mass"] < 0.02
-        assert cured.metrics["mean_error"] < 0.02
+    assert trapped.metrics["boundary_mass"] == pytest.approx(0.99, abs=0.01)
+    floor, barrier = of_preset("cured-by-floor"), of_preset("cured-by-barrier")
+    assert floor.metrics["boundary_mass"] == pytest.approx(floor.data["exact"]["wall_mass"], abs=0.003)
+    assert barrier.metrics["boundary_mass"] == pytest.approx(0.002, abs=0.0015)
+    assert max(floor.metrics["mean_error"], barrier.metrics["mean_error"]) < 0.015
 
 
 def test_answer_three_cold_clouds_come_closer_to_q() -> None:
@@ -82,9 +82,9 @@ def test_a_frozen_drift_ends_elsewhere() -> None:
 
 
 def test_large_matrices_fit_better_in_the_mirror() -> None:
-    """Card, section 6: in this reading the mirror ends well below the projected run at step 0.3."""
+    """Card, section 6: at step 0.3 the mirror ends well below the projected run, and above the least F of 2.83."""
     trace = of_preset("matrices").data["trace"]
-    assert trace["energy mirror"][-1] == pytest.approx(4.24, abs=0.4)
+    assert 2.8 < trace["energy mirror"][-1] < 4.3
     assert trace["energy projected"][-1] > 1.5 * trace["energy mirror"][-1]
     assert of_preset("matrices").metrics["free_energy_gap"] is None
 

@@ -135,9 +135,9 @@ CARD = Card(
         Preset("triangle", "Triangle", {}, 6),
         Preset("cold", "Colder", {"temperature": 0.02, "step": 0.03}, 6),
         Preset("barrier", "With a barrier", {"barrier": 0.1}, 7),
-        Preset("trap", "Where it fails: one plain step", {"diffusion": "em"}, 6, fails=True),
-        Preset("cured-by-barrier", "Cured by a barrier", {"diffusion": "em", "barrier": 0.1}, 6),
-        Preset("cured-by-floor", "Cured by a floor", {"diffusion": "em-floor"}, 6),
+        Preset("trap", "Where it fails: one plain step", {"diffusion": "em", "step": 0.03}, 6, fails=True),
+        Preset("cured-by-barrier", "Cured by a barrier", {"diffusion": "em", "barrier": 0.1, "step": 0.03}, 6),
+        Preset("cured-by-floor", "Cured by a floor", {"diffusion": "em-floor", "step": 0.03}, 6),
         Preset("frozen", "Frozen drift", {"frozen_drift": True}, 6),
         Preset("disc", "Disc", {"domain": "ball", "functional": "linear", "q": [0.6, 0.4, 0.0], "step": 0.05, "particles": 1000}, 6),
         Preset("square", "Square", {"domain": "box", "q": [0.6, -0.4, 0.0], "step": 0.05, "particles": 1000}, 6),
@@ -166,8 +166,8 @@ CARD = Card(
         Step(
             "trap",
             "The diffusion is now one plain step. Where do the particles go, and do a barrier of 0.1 or the floor bring them back?",
-            "Into the corners: nine in ten end within 0.001 of a wall. The noise in log x is one over the root of x, so near a wall one step jumps past "
-            "every scale. Barrier and floor both cure it.",
+            "Into the corners: 99 in 100 end within 0.001 of a wall. The noise in log x is one over the root of x, so near a wall one step jumps past "
+            "every scale. The floor cures it; the barrier leaves two in a thousand behind.",
         ),
         Step(
             "cold",

@@ -243,7 +243,8 @@ class _Run:
             words.append("no quadrature reaches the exact law here, so the gap and the mean error are undefined")
         elif metrics["free_energy_gap"] is None:
             words.append(
-                "the free energy is infinite or unknown: " + ("a projected law has atoms" if self.params.optimiser == "projected" else "too few points")
+                "the free energy is infinite or unknown: "
+                + ("a projected law has atoms" if self.params.optimiser == "projected" else "too few points, or points that coincide")
             )
         if metrics["fitted_rate"] is None:
             words.append("the gap gives no rate")
