@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -11,7 +12,7 @@ from scipy.special import ive, logsumexp
 from torch import Tensor
 
 from backends.mirror_mfld.domains import Ball, Box, Domain, Simplex, whole_number
-from backends.mirror_mfld.functionals import Functional, MmdToCloud, MomentForm
+from backends.mirror_mfld.functionals import Functional, KernelBasis, MmdToCloud, MomentForm
 from backends.mirror_mfld.quadrature import Quadrature, gauss_jacobi, quadrature
 from backends.mirror_mfld.spectraplex import Spectraplex
 
@@ -20,7 +21,7 @@ Array = np.ndarray
 NODES = {Simplex: 160, Box: 160, Ball: 96, Spectraplex: 96}  # a direction
 SLICE_NODES = 96
 STEEPEST = 2.0  # power of the wall that the rule itself takes; a higher one is smooth, and its rule would crowd far from where a pull leads
-KERNEL_NODES, LANDMARK_NODES = 40, 18  # where features are kernels, which are smooth and many
+KERNEL_NODES, LANDMARK_NODES = 40, {Simplex: 18, Box: 18, Ball: 11}  # where features are kernels, which are smooth and many
 TOLERANCE = 1e-12
 NEWTON_LIMIT = 200
 SHALLOW = 2e-3  # Armijo's share of the expected fall
@@ -30,7 +31,7 @@ SHALLOW = 2e-3  # Armijo's share of the expected fall
 class ExactLaw:
     """mu* of one functional.
 
-    temperature, barrier: lambda, beta; moments: E psi (r,); rule, probability: nodes and their share of mu* (G,); landmarks: of kernel
+    temperature, barrier: lambda, beta; moments: E psi (r,); rule, probability: nodes and their share of mu* (G,); basis: of kernel
     features; log_normaliser: log of the integral of exp(-delta F / lambda). Chart: see ``Domain``.
     """
 
@@ -41,24 +42,24 @@ class ExactLaw:
     moments: Array
     rule: Quadrature
     probability: Array
-    landmarks: Tensor
+    basis: KernelBasis | None
     log_normaliser: float
 
     def expectation(self, values: Array) -> Array:
         """E f from the values (G, ...) of f at the nodes."""
         return np.tensordot(self.probability, values, axes=1)
 
-    @property
+    @cached_property
     def mean(self) -> Array:
         """(*shape) E x."""
         return self.expectation(self.rule.nodes.numpy())
 
-    @property
+    @cached_property
     def sd(self) -> Array:
         """(*shape) standard deviation of each coordinate."""
         return np.sqrt(self.expectation((self.rule.nodes.numpy() - self.mean) ** 2))
 
-    @property
+    @cached_property
     def second_moment(self) -> float:
         """E |x|^2, on the spectraplex the purity E Tr S^2."""
         return float(self.expectation((self.rule.nodes.flatten(1).numpy() ** 2).sum(1)))
@@ -73,11 +74,11 @@ class ExactLaw:
 
     def form(self, x: Tensor) -> MomentForm:
         """psi and V at points."""
-        found = self.functional.moment_form(x, self.landmarks)
+        found = self.functional.moment_form(x, self.basis)
         assert found is not None  # fixed_point has refused a functional without one
         return found
 
-    @property
+    @cached_property
     def energy(self) -> float:
         """F(mu*), with the barrier."""
         form = self.form(self.rule.nodes)
@@ -85,14 +86,14 @@ class ExactLaw:
         barrier = self.barrier * float(self.expectation(self.domain.barrier(self.rule.nodes).numpy())) if self.barrier else 0.0
         return form.weight / 2 * apart + float(self.expectation(form.own)) + barrier
 
-    @property
+    @cached_property
     def entropy(self) -> float:
         """Ent(mu*) = E log density, in nats."""
         form = self.form(self.rule.nodes)
         barrier = self.barrier * float(self.expectation(self.domain.barrier(self.rule.nodes).numpy())) if self.barrier else 0.0
         return -(float(self.expectation(_potential(form, self.moments))) + barrier) / self.temperature - self.log_normaliser
 
-    @property
+    @cached_property
     def free_energy(self) -> float:
         """F(mu*) + lambda Ent(mu*), the least there is."""
         return self.energy + self.temperature * self.entropy
@@ -118,8 +119,8 @@ def fixed_point(domain: Domain, functional: Functional, temperature: float, barr
     kernel = isinstance(functional, MmdToCloud)
     base = min(barrier / temperature, STEEPEST)
     rule = quadrature(domain, base, nodes or (KERNEL_NODES if kernel else NODES[type(domain)]))
-    landmarks = quadrature(domain, 0.0, LANDMARK_NODES).nodes if kernel else rule.nodes[:0]
-    form = functional.moment_form(rule.nodes, landmarks)
+    basis = functional.basis(quadrature(domain, 0.0, LANDMARK_NODES[type(domain)]).nodes) if kernel else None
+    form = functional.moment_form(rule.nodes, basis)
     if form is None:
         raise ValueError("this functional has no exact law: it is not a square of moments")
     log_base = np.log(np.maximum(rule.weights, 1e-320))
@@ -128,7 +129,7 @@ def fixed_point(domain: Domain, functional: Functional, temperature: float, barr
     moments = _newton(form, log_base, temperature)
     log_weight = log_base - _potential(form, moments) / temperature
     total = float(logsumexp(log_weight))
-    return ExactLaw(domain, functional, temperature, barrier, moments, rule, np.exp(log_weight - total), landmarks, total + rule.log_volume)
+    return ExactLaw(domain, functional, temperature, barrier, moments, rule, np.exp(log_weight - total), basis, total + rule.log_volume)
 
 
 def _newton(form: MomentForm, log_base: Array, temperature: float) -> Array:

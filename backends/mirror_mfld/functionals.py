@@ -28,6 +28,14 @@ class MomentForm:
     own: np.ndarray
 
 
+@dataclass(frozen=True)
+class KernelBasis:
+    """Features of a kernel by Nystroem: psi(x) = k(x, landmarks) whiten. landmarks: (L, d); whiten: (L, r)."""
+
+    landmarks: Tensor
+    whiten: np.ndarray
+
+
 class Functional(ABC):
     """F(mu) and its first variation. Particles x: (..., N, *shape); leading axes are independent clouds."""
 
@@ -47,9 +55,13 @@ class Functional(ABC):
     def value(self, x: Tensor) -> Tensor:
         """(...): F of each cloud, without barrier."""
 
+    def basis(self, landmarks: Tensor) -> KernelBasis | None:
+        """What ``moment_form`` needs to know of nodes (L, *shape) that fill the domain; None where it needs nothing."""
+        return None
+
     @abstractmethod
-    def moment_form(self, nodes: Tensor, landmarks: Tensor) -> MomentForm | None:
-        """psi and V at the nodes (G, *shape); None where F has no such form. landmarks: nodes that span the kernel's features."""
+    def moment_form(self, nodes: Tensor, basis: KernelBasis | None = None) -> MomentForm | None:
+        """psi and V at the nodes (G, *shape); None where F has no such form."""
 
     def _flat(self, x: Tensor) -> np.ndarray:
         return np.asarray(x.reshape(-1, int(np.prod(self.domain.shape))), float)
@@ -71,7 +83,7 @@ class MeanMatching(Functional):
     def value(self, x: Tensor) -> Tensor:
         return (x.mean(self.axis) - self.q).square().flatten(self.axis + 1).sum(-1)
 
-    def moment_form(self, nodes: Tensor, landmarks: Tensor) -> MomentForm:
+    def moment_form(self, nodes: Tensor, basis: KernelBasis | None = None) -> MomentForm:
         return MomentForm(self._flat(nodes), self._flat(self.q)[0], 2.0, np.zeros(len(nodes)))
 
 
@@ -93,7 +105,7 @@ class Linear(Functional):
     def value(self, x: Tensor) -> Tensor:
         return (x.mean(self.axis) * self.c).flatten(self.axis + 1).sum(-1)
 
-    def moment_form(self, nodes: Tensor, landmarks: Tensor) -> MomentForm:
+    def moment_form(self, nodes: Tensor, basis: KernelBasis | None = None) -> MomentForm:
         psi = self._flat(nodes)
         return MomentForm(psi[:, :0], np.zeros(0), 0.0, psi @ self._flat(self.c)[0])
 
@@ -117,7 +129,7 @@ class SpectraplexMatching(Functional):
         fit = (x.mean(self.axis) - self.target).square().sum((-2, -1)) / 2
         return fit + x.square().sum((-2, -1)).mean(-1) / (2 * self.gamma)
 
-    def moment_form(self, nodes: Tensor, landmarks: Tensor) -> MomentForm:
+    def moment_form(self, nodes: Tensor, basis: KernelBasis | None = None) -> MomentForm:
         psi = self._flat(nodes)
         return MomentForm(psi, self._flat(self.target)[0], 1.0, (psi**2).sum(1) / (2 * self.gamma))
 
@@ -156,10 +168,14 @@ class MmdToCloud(Functional):
         means = [self.kernel(a, b).mean((-2, -1)) for a, b in ((x, x), (x, self.target), (self.target, self.target))]
         return (means[0] - 2 * means[1] + means[2]) / 2
 
-    def moment_form(self, nodes: Tensor, landmarks: Tensor) -> MomentForm:
-        """Kernel features by Nystroem on the landmarks, to rounding: the kernel is smooth and the domain small."""
+    def basis(self, landmarks: Tensor) -> KernelBasis:
+        """Kernel features to rounding: the kernel is smooth and the domain small."""
         values, vectors = np.linalg.eigh(self.kernel(landmarks, landmarks).numpy())
         kept = values > NYSTROM_RANK * values[-1]
-        whiten = vectors[:, kept] / np.sqrt(values[kept])
-        psi, target = (self.kernel(x, landmarks).numpy() @ whiten for x in (nodes, self.target))
+        return KernelBasis(landmarks, vectors[:, kept] / np.sqrt(values[kept]))
+
+    def moment_form(self, nodes: Tensor, basis: KernelBasis | None = None) -> MomentForm:
+        if basis is None:
+            raise ValueError("the kernel's features need a basis")
+        psi, target = (self.kernel(x, basis.landmarks).numpy() @ basis.whiten for x in (nodes, self.target))
         return MomentForm(psi, target.mean(0), 1.0, np.zeros(len(nodes)))

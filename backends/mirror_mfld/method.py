@@ -179,7 +179,7 @@ class _Run:
             entropy = cloud_entropy(found.domain, x)
             row["entropy"] = np.nan if entropy is None else entropy
             row["free energy"] = row["energy mirror"] + self.params.temperature * row["entropy"]
-            row["gap"] = row["free energy"] - law.free_energy if law is not None else np.nan
+            row["gap"] = row["free energy"] - self.data["exact"]["free_energy"] if law is not None else np.nan
             self.data["histograms"] = picture.histograms(found.domain, x)
             if law is not None:
                 self.data["inside"] = picture.inside_share(law, [c["level"] for c in self.data["exact"]["contours"]], x)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from backends.mirror_mfld.domains import Domain, normal
-from backends.mirror_mfld.functionals import Functional, MomentForm
+from backends.mirror_mfld.functionals import Functional, KernelBasis, MomentForm
 
 XOR_SPREAD = 0.35
 
@@ -60,5 +60,5 @@ class XorNetwork(Functional):
         """Share of the data on the right side."""
         return float((self.outputs(x) * self.labels > 0).double().mean())
 
-    def moment_form(self, nodes: Tensor, landmarks: Tensor) -> MomentForm | None:
+    def moment_form(self, nodes: Tensor, basis: KernelBasis | None = None) -> MomentForm | None:
         return None
