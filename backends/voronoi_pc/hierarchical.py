@@ -17,6 +17,7 @@ from torch import Tensor
 
 from backends.voronoi_pc.experts import real, simplex
 from backends.voronoi_pc.leaves import NORMAL, Leaf
+from backends.voronoi_pc.voronoi_sum import VoronoiSum
 
 CLOSURE = "a gate with slanted walls over a block that is split again below: the integral over its cells does not factorise"
 
@@ -119,16 +120,20 @@ class FactorisedVoronoi:
 
     def mass(self, fixed: Mapping[int, float], between: Mapping[int, tuple[float, float]]) -> float:
         """f with some variables fixed, some integrated over an interval and the rest over everything; variables count from 0."""
+        return float(self.marginal({i: torch.tensor([v], dtype=torch.float64) for i, v in fixed.items()}, between)[0])
+
+    def marginal(self, at: Mapping[int, Tensor], between: Mapping[int, tuple[float, float]]) -> Tensor:
+        """f at n places of some variables, integrated over an interval or everything of the others: (n,). at: variable -> (n,)."""
         parts = []
         for i in range(self.dimension):
-            low, high = self.walls[i]
-            if i in fixed:
-                parts.append(self._gated(i, torch.tensor([fixed[i]], dtype=torch.float64)))
+            if i in at:
+                parts.append(self._gated(i, at[i]))
                 continue
             start, end = between.get(i, (-math.inf, math.inf))
-            low, high = low.clamp(min=start), high.clamp(max=end)
-            parts.append(self.leaf.interval_mass(torch.minimum(low, high), high, self.location[i], self.scale[i])[None])
-        return float(combine(parts, self.weights)[0, 0])
+            low, high = (edge.clamp(min=start, max=end) for edge in self.walls[i])
+            parts.append(self.leaf.interval_mass(low, high, self.location[i], self.scale[i])[None])
+        n = max((len(v) for v in at.values()), default=1)
+        return combine([part.expand(n, -1) for part in parts], self.weights)[:, 0]
 
     def _gated(self, i: int, x: Tensor) -> Tensor:
         """The leaf's density in the interval that holds x and 0 in the others; a wall belongs to the lower interval. x: (n,) -> (n, K_i)."""
@@ -181,6 +186,34 @@ class FactorisedVoronoi:
         share = torch.rand(len(cell), generator=generator, dtype=torch.float64)
         drawn = self.leaf.quantile((below + share * inside).clamp(1e-15, 1 - 1e-15), location, scale)
         return torch.minimum(torch.maximum(drawn, low), high)
+
+
+def gridded(node: VoronoiSum) -> FactorisedVoronoi:
+    """The factorised circuit whose cells are the products of the intervals around each centroid's coordinates, with the same weights and experts.
+
+    Centroids that share a coordinate share its interval and the leaf of the first. Raises ValueError for experts of several components.
+    """
+    if node.experts.weights.shape[1] != 1:
+        raise ValueError("only experts of one component have one leaf a variable")
+    d = node.dimension
+    columns = [torch.unique(node.centroids[:, i], return_inverse=True) for i in range(d)]
+    member = [group for _, group in columns]  # of each expert, in every block
+    sizes = [len(values) for values, _ in columns]
+    first = [torch.stack([torch.nonzero(group == g)[0, 0] for g in range(len(values))]) for values, group in columns]
+    weights = []
+    pairs = tree(d)
+    experts = torch.arange(len(node.weights))
+    for number, (left, right) in enumerate(pairs):
+        root = number == len(pairs) - 1
+        w = torch.zeros(1 if root else len(experts), sizes[left], sizes[right], dtype=torch.float64)
+        unit = torch.zeros_like(experts) if root else experts
+        w.index_put_((unit, member[left], member[right]), node.weights if root else torch.ones_like(node.weights), accumulate=True)
+        weights.append(w)
+        member.append(experts)
+        sizes.append(len(w))
+    location = [node.experts.location[first[i], 0, i] for i in range(d)]
+    scale = [node.experts.scale[first[i], 0, i] for i in range(d)]
+    return FactorisedVoronoi([values for values, _ in columns], location, scale, weights, node.experts.leaf)
 
 
 def _overlap(a: tuple[float, float], b: tuple[float, float]) -> tuple[float, float]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from backends.voronoi_pc.refinement import Refinement, Rule
+from backends.voronoi_pc.refinement import FINE, Refinement, Rule
 from backends.voronoi_pc.voronoi_sum import VoronoiSum
 
 Span = tuple[float, float]
@@ -83,7 +83,7 @@ def _finite(text: str) -> float:
 
 
 def mass_bounds(
-    node: VoronoiSum, evidence: Evidence, boxes: Sequence[Mapping[int, Span]], splits: int, rule: Rule = "extent"
+    node: VoronoiSum, evidence: Evidence, boxes: Sequence[Mapping[int, Span]], splits: int, rule: Rule = "extent", share: int = FINE
 ) -> tuple[float, float, float]:
     """Lower and upper bound of f with ``evidence``, integrated over the union of disjoint ``boxes``, and the log of the factor taken out of both.
 
@@ -101,7 +101,7 @@ def mass_bounds(
         return 0.0, 0.0, factor
     scaled = type(region)(region.normals, region.offsets, region.log_weights - factor, region.experts)
     made = Refinement(scaled, (torch.stack([s[0] for s in start]), torch.stack([s[1] for s in start])), rule)
-    for _ in made.run(splits):
+    for _ in made.run(splits, share=share):
         pass
     return made.lower, made.upper, factor
 

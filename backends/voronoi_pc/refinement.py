@@ -21,7 +21,7 @@ from kernels.voronoi_boxes import INSIDE, STRADDLING
 
 Rule = Literal["extent", "cycle", "steepest"]
 ROUNDING = 1e-12  # a box, of the mass that the start could hold: far above what its float64 mass can be off
-BATCH_SHARE = 24  # a batch is at most this fraction of the splits made so far, which keeps the order nearly best-first
+FINE, COARSE = 16, 3  # a batch is at most this fraction of the splits made so far: nearly best-first, or quick where many integrals are wanted
 BATCH_LIMIT = 4096  # boxes split at once
 
 
@@ -66,7 +66,10 @@ class Refinement:
         self.low, self.high, self.owner = low[:0], high[:0], owner[:0]  # of the straddling boxes, as are mass and depth
         self.mass, self.depth = torch.empty(0, dtype=torch.float64), torch.empty(0, dtype=torch.int64)
         self._unit = ROUNDING * float((self.weights[owner] * self._could_hold(owner, low, high)).sum())
-        self._aligned, self._wall_axis, self._wall_at = _aligned_walls(region)
+        self._wall_axis, self._wall_at = _aligned_walls(region)
+        self._aligned = bool((self._wall_axis >= 0).any())
+        # Where every wall is upright each box ends at its walls whatever the order: all are split at once.
+        self._upright = bool(((self._wall_axis >= 0) | (region.normals == 0).all(-1)).all())
         self.lower, self.upper = 0.0, math.inf
         self._history: list[tuple[int, float, float]] = []
         self._sort_in(low, high, owner, torch.zeros(len(owner), dtype=torch.int64))
@@ -167,13 +170,14 @@ class Refinement:
         beyond = torch.where(torch.isinf(high), low + sd, torch.where(torch.isinf(low), high - sd, (low + high) / 2))
         return torch.where(near < far, (near + far) / 2, beyond)
 
-    def run(self, splits: int, gap: float = 0.0, check: Callable[[], None] | None = None) -> Iterator[Bounds]:
+    def run(self, splits: int, gap: float = 0.0, check: Callable[[], None] | None = None, share: int = FINE) -> Iterator[None]:
         """Refines until so many splits are made, the gap is reached or nothing straddles; yields after each batch."""
         while self.splits < splits and not self.closed and self.upper - self.lower > gap:
             if check is not None:
                 check()
-            self.split(min(splits - self.splits, max(1, self.splits // BATCH_SHARE), BATCH_LIMIT))
-            yield self.bounds()
+            batch = len(self.mass) if self._upright else max(1, self.splits // share)
+            self.split(min(splits - self.splits, batch, BATCH_LIMIT))
+            yield
 
 
 def _start(start: tuple[Any, Any] | None, d: int) -> tuple[Tensor, Tensor]:
@@ -186,17 +190,17 @@ def _start(start: tuple[Any, Any] | None, d: int) -> tuple[Tensor, Tensor]:
     return low, high
 
 
-def _aligned_walls(region: Region) -> tuple[bool, Tensor, Tensor]:
-    """Whether any wall is axis-aligned; the axis of each wall (K, K), -1 where it is slanted, and where it crosses that axis (K, K)."""
+def _aligned_walls(region: Region) -> tuple[Tensor, Tensor]:
+    """The axis of each wall (K, K), -1 where it is slanted, and where it crosses that axis (K, K)."""
     nonzero = region.normals != 0
     aligned = nonzero.sum(-1) == 1
     axis = torch.where(aligned, nonzero.to(torch.int64).argmax(-1), -1)
     coefficient = region.normals.gather(2, axis.clamp(min=0)[..., None])[..., 0]
     place = torch.where(aligned, -region.offsets / torch.where(aligned, coefficient, 1.0), 0.0)
-    return bool(aligned.any()), axis, place
+    return axis, place
 
 
-def refine(region: Region, splits: int, *, start: tuple[Any, Any] | None = None, rule: Rule = "extent", gap: float = 0.0) -> Bounds:
+def refine(region: Region, splits: int, *, start: tuple[Any, Any] | None = None, rule: Rule = "extent", gap: float = 0.0, share: int = FINE) -> Bounds:
     """Bounds of ``sum_k exp(log_weights[k]) int over (cell k and start) of p_k`` after at most so many splits. See ``Refinement``.
 
     >>> from backends.voronoi_pc import Experts, VoronoiSum
@@ -206,7 +210,7 @@ def refine(region: Region, splits: int, *, start: tuple[Any, Any] | None = None,
     (0.841345, 0.841345, 2)
     """
     made = Refinement(region, start, rule)
-    for _ in made.run(splits, gap):
+    for _ in made.run(splits, gap, share=share):
         pass
     return made.bounds()
 

@@ -102,6 +102,13 @@ class VoronoiSum:
         """The log density (n,) of the same weights and experts without walls, which is normalised. x: (n, d)."""
         return torch.logsumexp(torch.log(self.weights) + self.experts.log_density(real("x", x, 2)), -1)
 
+    def as_mixture(self) -> VoronoiSum:
+        """The same weights and experts in one cell, the whole space: a mixture, whose partition function is 1."""
+        e = self.experts
+        weights = (self.weights[:, None] * e.weights).reshape(1, -1)
+        one = Experts(weights / weights.sum(), e.location.reshape(1, -1, self.dimension), e.scale.reshape(1, -1, self.dimension), e.leaf)
+        return VoronoiSum(self.centroids.mean(0, keepdim=True), torch.ones(1, dtype=torch.float64), one)
+
     def region(self, fixed: Mapping[int, float] | None = None) -> Region:
         """What the partition function integrates, with some variables fixed in every half-space and in every expert.
 
