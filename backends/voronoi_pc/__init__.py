@@ -6,10 +6,11 @@ __getattr__, __dir__, __all__ = attach(
     __name__,
     submod_attrs={
         "circuit": ["LeafNode", "Product", "Sum", "Voronoi", "mass_interval"],
+        "conditions": ["Evidence", "parse"],
         "experts": ["Experts"],
         "hierarchical": ["FactorisedVoronoi", "Gate", "require_closure"],
         "leaves": ["NORMAL", "UNIFORM"],
-        "queries": ["Evidence", "conditional_bounds", "mass_bounds", "parse"],
+        "queries": ["conditional_bounds", "mass_bounds"],
         "refinement": ["Bounds", "Refinement", "bisect", "refine"],
         "sampling": ["sample"],
         "slices": ["exact_mass", "slice_mass"],

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from backends.voronoi_pc.conditions import EVERYTHING, Evidence, Span, overlap
 from backends.voronoi_pc.hierarchical import FactorisedVoronoi
-from backends.voronoi_pc.queries import EVERYTHING, Evidence, Span, conditional_bounds, mass_bounds
+from backends.voronoi_pc.queries import conditional_bounds, mass_bounds
 from backends.voronoi_pc.refinement import COARSE, Rule
 from backends.voronoi_pc.slices import exact_mass, slice_mass
 from backends.voronoi_pc.voronoi_sum import VoronoiSum
@@ -45,8 +46,8 @@ class Curve:
 def density_curve(model: Hard, variable: int, at: Array, given: Evidence, effort: Effort) -> Curve:
     """p(x_variable | given) at these places; ``given`` may be empty. Raises ValueError for evidence of mass 0."""
     if isinstance(model, FactorisedVoronoi):
-        exact = _factorised_curve(model, variable, at, given)
-        return Curve(at, exact, exact, exact)
+        values = _factorised_curve(model, variable, at, given)
+        return Curve(at, values, values, values)
     span = given.between.get(variable, EVERYTHING)
     inside = (at >= span[0]) & (at <= span[1])
     lower, upper = np.zeros(at.size), np.zeros(at.size)
@@ -112,7 +113,7 @@ def probability(model: Hard, event: Mapping[int, Span], given: Evidence, effort:
 
 
 def _exact_probability(model: VoronoiSum, event: Mapping[int, Span], given: Evidence) -> float:
-    both = {i: _overlap(event.get(i, EVERYTHING), given.between.get(i, EVERYTHING)) for i in {*event, *given.between}}
+    both = {i: overlap(event.get(i, EVERYTHING), given.between.get(i, EVERYTHING)) for i in {*event, *given.between}}
     if any(low >= high for low, high in both.values()):
         return 0.0
     if not given.fixed:
@@ -120,7 +121,3 @@ def _exact_probability(model: VoronoiSum, event: Mapping[int, Span], given: Evid
     ((held, value),) = given.fixed.items()
     part, whole = (float(slice_mass(model, held, [value], *spans.get(1 - held, EVERYTHING))[0]) for spans in (both, given.between))
     return part / whole
-
-
-def _overlap(a: Span, b: Span) -> Span:
-    return max(a[0], b[0]), min(a[1], b[1])

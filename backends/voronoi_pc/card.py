@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator
 
 from backends import contract
-from backends.contract import Card, Claim, Metric, Paper, Preset, Step, Upload, Weight
+from backends.contract import Card, Metric, Paper, Preset, Step, Upload, Weight
 
 MAX_COLUMNS = 8
 MAX_CELLS = 64
@@ -39,13 +39,19 @@ class Params(contract.Params):
         json_schema_extra=_extra("Bounds", advanced=False, scale="log", live=True, unit="count"),
     )
     cells: int = Field(
-        16, ge=2, le=MAX_CELLS, description="Cells; with hfv their square root in every variable", json_schema_extra=_extra("Circuit", scale="log", unit="count")
+        16,
+        ge=2,
+        le=MAX_CELLS,
+        description="Cells; with hfv their square root in every variable",
+        json_schema_extra=_extra("Circuit", scale="log", unit="count"),
     )
     angle: float = Field(
         45, ge=0, le=90, description="Turn of the two centroids from the horizontal", json_schema_extra=_extra("Data", live=True, unit="degrees")
     )
     dimension: int = Field(2, ge=2, le=10, description="Variables of the random centroids", json_schema_extra=_extra("Data", unit="count"))
-    n: int = Field(5000, ge=100, le=20_000, description="Points that are generated, or rows used at most", json_schema_extra=_extra("Data", scale="log", unit="count"))
+    n: int = Field(
+        5000, ge=100, le=20_000, description="Points that are generated, or rows used at most", json_schema_extra=_extra("Data", scale="log", unit="count")
+    )
     csv: Upload | None = Field(None, title="Your CSV", description="Columns of numbers", json_schema_extra=_extra("Data", accept=".csv"))
     columns: str = Field("", max_length=500, description="Names of 2 to 8 columns of the file; empty: the first ones", json_schema_extra=_extra("Data"))
     expert: Literal["gaussian", "mixture-of-4"] = Field(
@@ -106,15 +112,16 @@ $R$ of evidence without event, $N^-/(N^-+R^+)\le P\le N^+/(N^++R^-)$.
 them. All integrals are exact. A gate over a block must not be split again below, unless its cells are boxes.
 
 **Training** softens the gate, $w_k(x;\alpha)=\mathrm{softmax}_k(-\alpha\|x-c_k\|^2)$, lets $\alpha$ grow, and evaluates with the hard gate. Soft weights
-sum to one at every $x$, yet $\int f\ne1$ all the same. Loss `log-f` maximises $\log f$, a lower bound because $Z\le1$; loss `normalised` maximises $\log f-\log\hat Z$ with $\hat Z$ from draws of
-the experts.
+sum to one at every $x$, yet $\int f\ne1$ all the same. Loss `log-f` maximises $\log f$, a lower bound because $Z\le1$; loss `normalised`
+maximises $\log f-\log\hat Z$ with $\hat Z$ from draws of the experts.
 """
 
 _RECONSTRUCTED = (
     "Stated in the paper: Voronoi gates, inner and outer boxes with convergence, factorised gates with exact integrals, the softmax relaxation with growing "
     "sharpness. Only its abstract and a public review were at hand. Reconstructed here: how a box is tested and split, outward rounding, the direction of the "
-    "likelihood bounds (log f - log Z+ is the lower one), how Z enters training (both losses are offered), and the closure rule that gates of factorised circuits act on single "
-    "variables. Voronoi nodes hold experts without Voronoi nodes inside. Beyond two variables the weights of factorised cells are a tree of sums, not a full grid."
+    "likelihood bounds (log f - log Z+ is the lower one), how Z enters training (both losses are offered), and the closure rule that gates of factorised "
+    "circuits act on single variables. Experts hold no Voronoi nodes themselves. Beyond two variables the weights of factorised cells are a tree of sums, "
+    "not a full grid."
 )
 
 CARD = Card(

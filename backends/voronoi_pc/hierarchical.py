@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from backends.voronoi_pc.conditions import EVERYTHING, Span, overlap
 from backends.voronoi_pc.experts import real, simplex
 from backends.voronoi_pc.leaves import NORMAL, Leaf
 from backends.voronoi_pc.voronoi_sum import VoronoiSum
@@ -118,18 +119,18 @@ class FactorisedVoronoi:
         """Z, exactly."""
         return self.mass({}, {})
 
-    def mass(self, fixed: Mapping[int, float], between: Mapping[int, tuple[float, float]]) -> float:
+    def mass(self, fixed: Mapping[int, float], between: Mapping[int, Span]) -> float:
         """f with some variables fixed, some integrated over an interval and the rest over everything; variables count from 0."""
         return float(self.marginal({i: torch.tensor([v], dtype=torch.float64) for i, v in fixed.items()}, between)[0])
 
-    def marginal(self, at: Mapping[int, Tensor], between: Mapping[int, tuple[float, float]]) -> Tensor:
+    def marginal(self, at: Mapping[int, Tensor], between: Mapping[int, Span]) -> Tensor:
         """f at n places of some variables, integrated over an interval or everything of the others: (n,). at: variable -> (n,)."""
         parts = []
         for i in range(self.dimension):
             if i in at:
                 parts.append(self._gated(i, at[i]))
                 continue
-            start, end = between.get(i, (-math.inf, math.inf))
+            start, end = between.get(i, EVERYTHING)
             low, high = (edge.clamp(min=start, max=end) for edge in self.walls[i])
             parts.append(self.leaf.interval_mass(low, high, self.location[i], self.scale[i])[None])
         n = max((len(v) for v in at.values()), default=1)
@@ -156,13 +157,12 @@ class FactorisedVoronoi:
             parts.append(torch.exp(log_p - safe[:, None]))
         return torch.log(combine(parts, self.weights)[:, 0]) + shift
 
-    def conditional(self, event: Mapping[int, tuple[float, float]], fixed: Mapping[int, float], between: Mapping[int, tuple[float, float]]) -> float:
+    def conditional(self, event: Mapping[int, Span], fixed: Mapping[int, float], between: Mapping[int, Span]) -> float:
         """P(event | fixed values and intervals), exactly. Raises ValueError for evidence of mass 0."""
         whole = self.mass(fixed, between)
         if whole <= 0:
             raise ValueError("the evidence has mass 0")
-        everything = (-math.inf, math.inf)
-        both = {i: _overlap(event.get(i, everything), between.get(i, everything)) for i in {*event, *between}}
+        both = {i: overlap(event.get(i, EVERYTHING), between.get(i, EVERYTHING)) for i in {*event, *between}}
         return 0.0 if any(a > b for a, b in both.values()) else self.mass(fixed, both) / whole
 
     def sample(self, n: int, generator: torch.Generator) -> Tensor:
@@ -214,10 +214,6 @@ def gridded(node: VoronoiSum) -> FactorisedVoronoi:
     location = [node.experts.location[first[i], 0, i] for i in range(d)]
     scale = [node.experts.scale[first[i], 0, i] for i in range(d)]
     return FactorisedVoronoi([values for values, _ in columns], location, scale, weights, node.experts.leaf)
-
-
-def _overlap(a: tuple[float, float], b: tuple[float, float]) -> tuple[float, float]:
-    return max(a[0], b[0]), min(a[1], b[1])
 
 
 def tree(d: int) -> list[tuple[int, int]]:

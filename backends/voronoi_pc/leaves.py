@@ -20,9 +20,11 @@ _LOG_ROOT_TWO_PI = 0.5 * math.log(2 * math.pi)
 
 @runtime_checkable
 class Leaf(Protocol):
-    """A family of densities of one variable; ``unit_sd`` is the standard deviation at scale 1."""
+    """A family of densities of one variable."""
 
-    unit_sd: float
+    @property
+    def unit_sd(self) -> float:
+        """Standard deviation at scale 1."""
 
     def log_density(self, x: Tensor, location: Tensor, scale: Tensor) -> Tensor:
         """log p(x), all broadcast; -inf where there is no mass."""

@@ -22,9 +22,9 @@ from backends.contract import Context, Frame, InputError, MetricValue
 from backends.voronoi_pc import picture, scenes
 from backends.voronoi_pc.answers import Effort, Hard, density_curve, probability
 from backends.voronoi_pc.card import CARD, Params
+from backends.voronoi_pc.conditions import Evidence, parse
 from backends.voronoi_pc.hierarchical import CLOSURE, FactorisedVoronoi, gridded
 from backends.voronoi_pc.peers import gaussian_mixtures
-from backends.voronoi_pc.queries import Evidence, parse
 from backends.voronoi_pc.refinement import Refinement
 from backends.voronoi_pc.relaxation import start_factorised, start_voronoi
 from backends.voronoi_pc.rows import Rows, load

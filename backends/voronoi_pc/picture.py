@@ -18,7 +18,8 @@ from backends.voronoi_pc.rows import Rows
 from backends.voronoi_pc.slices import cell_polygons
 
 Array = np.ndarray
-PIXELS = 72
+WIDE, HIGH = 96, 64  # pixels of the density
+ASPECT = 1.5  # of the plane, which the main picture's place on a page has too
 SHOWN_POINTS = 300
 SHOWN_BOXES = 700  # of each kind
 SHOWN_TESTS = 120
@@ -36,8 +37,10 @@ def window(rows: Rows) -> tuple[Array, Array]:
     """Lower and upper corner (2,) of the plane that is shown: the first two variables."""
     points = np.concatenate([rows.train, rows.test])[:, :2]
     low, high = points.min(0), points.max(0)
-    pad = PAD * (high - low)
-    return low - pad, high + pad
+    low, high = low - PAD * (high - low), high + PAD * (high - low)
+    width, height = high - low
+    more = np.maximum([ASPECT * height - width, width / ASPECT - height], 0) / 2
+    return low - more, high + more
 
 
 def opening(rows: Rows) -> dict[str, Any]:
@@ -48,17 +51,17 @@ def opening(rows: Rows) -> dict[str, Any]:
 
 
 def pixels(rows: Rows) -> tuple[Array, Array, Tensor]:
-    """Places of the density's pixels along both axes, and all of them (PIXELS^2, 2)."""
+    """Places of the density's pixels along both axes, and all of them (HIGH * WIDE, 2)."""
     low, high = window(rows)
-    x, y = (np.linspace(low[i], high[i], PIXELS) for i in range(2))
+    x, y = (np.linspace(low[i], high[i], count) for i, count in enumerate((WIDE, HIGH)))
     across, up = np.meshgrid(x, y)
     return x, y, torch.from_numpy(np.stack([across.reshape(-1), up.reshape(-1)], 1))
 
 
 def density(rows: Rows, log_density: Callable[[Tensor], Tensor]) -> dict[str, Array]:
-    """The density (PIXELS, PIXELS) over the plane."""
+    """The density (HIGH, WIDE) over the plane."""
     x, y, places = pixels(rows)
-    return {"x": x, "y": y, "z": torch.exp(log_density(places)).numpy().reshape(PIXELS, PIXELS).astype(np.float32)}
+    return {"x": x, "y": y, "z": torch.exp(log_density(places)).numpy().reshape(HIGH, WIDE).astype(np.float32)}
 
 
 def marginal_density(model: FactorisedVoronoi, rows: Rows) -> dict[str, Array]:

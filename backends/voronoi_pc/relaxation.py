@@ -60,8 +60,8 @@ class SoftVoronoi:
         return [*trained, self.centroids] if self.gated and self.free_centroids else trained
 
     def copy(self) -> SoftVoronoi:
-        tensors = [x.detach().clone() for x in (self.centroids, self.logits, self.parts, self.location, self.log_scale)]
-        return SoftVoronoi(*tensors, gated=self.gated, free_centroids=self.free_centroids)
+        centroids, logits, parts, location, log_scale = (x.detach().clone() for x in (self.centroids, self.logits, self.parts, self.location, self.log_scale))
+        return SoftVoronoi(centroids, logits, parts, location, log_scale, self.gated, self.free_centroids)
 
     def _scale(self) -> Tensor:
         return torch.exp(self.log_scale.clamp(min=math.log(LEAST_SCALE)))
@@ -138,8 +138,10 @@ class SoftFactorised:
                 weights[number] = weights[number][:, orders[left]]
             if right < len(orders):
                 weights[number] = weights[number][:, :, orders[right]]
-        columns = [[x.detach()[order] for x, order in zip(part, orders, strict=True)] for part in (self.centroids, self.location, self._scales())]
-        return FactorisedVoronoi(*columns, weights)
+        centroids, location, scale = (
+            [x.detach()[order] for x, order in zip(part, orders, strict=True)] for part in (self.centroids, self.location, self._scales())
+        )
+        return FactorisedVoronoi(centroids, location, scale, weights)
 
 
 def start_voronoi(train: Tensor, centroids: Tensor, components: int, generator: torch.Generator, *, gated: bool, free: bool) -> SoftVoronoi:
