@@ -65,11 +65,9 @@ def samples(data: Mapping[str, Any], params: Any) -> Figure | None:
         top=30,
         annotations=key_row(("\u25cf draws", "$method"), ("\u25cb training points", "$data")),
     )
-    how = "cell by cell, then inside its intervals" if params.gate == "hfv" else f"{found['kept']:.0%} of the proposals fell into their own cell"
-        "drawn cell by cell, then inside its intervals"
-        if params.gate == "hfv"
-        else f"{found['kept']:.0%} of the proposals fell into their own cell and were kept"
-    )
+    how = "cell by cell, then inside its intervals"
+    if params.gate != "hfv":
+        how = f"{found['kept']:.0%} of the proposals fell into their own cell"
     return Figure("samples", title, traces, plot, f"{len(drawn)} exact draws: {how}.", height=HEIGHT)
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator
 
 from backends import contract
-from backends.contract import Card, Metric, Paper, Preset, Step, Upload, Weight
+from backends.contract import Card, Claim, Metric, Paper, Preset, Step, Upload, Weight
 
 MAX_COLUMNS = 8
 MAX_CELLS = 64
@@ -167,19 +167,40 @@ CARD = Card(
         Step(
             "upright",
             "The wall stands upright and the gap is 0 after two splits. Turn the angle to 45 degrees and double the splits: what does the gap do?",
-            "The gap opens, to 0.008 at 1000 splits, and halves each time the splits double. Z stays 0.841 whatever the angle: only the certificate pays.",
+            "The gap opens, to 0.012 at 1000 splits, and halves each time the splits double. Z stays 0.841 at every angle: only the certificate pays.",
         ),
         Step(
             "spiral",
-            "Read Z and the likelihood interval, then choose the loss normalised. What happens to Z, to the interval, and which wins against the mixture?",
-            "",
+            "Read Z and the likelihood interval, then choose the loss normalised. What happens to Z, to the interval, and does it beat the mixture?",
+            "Z falls from 0.94 to 0.87 and the interval widens from 0.04 to 0.07 nats. The mixture of the same size beats both, -1.79 against at most -1.86.",
         ),
         Step(
             "six-dimensions",
-            "The same 3000 splits as in two variables: how wide are the bounds? Choose the gate hfv: what is won, and what is lost?",
-            "",
+            "3000 splits, as would be plenty in two variables: how wide are the bounds? Choose the gate hfv: what is won, and what is lost?",
+            "From 0.33 to 1.00, which says nothing. Upright walls give Z = 0.70 exactly, but the fit is a grid: -8.6 nats, where slanted cells have at least -7.6.",
         ),
     ),
-    claims=(),
+    claims=(
+        Claim(
+            "slanted-two-cells",
+            "Mass inside two cells whose centroids lie at (-1, 0) and (1, 0), unit normals",
+            0.841345,
+            "two centroids, upright wall",
+            "computed for this lab's method card, not in the paper: the normal distribution function at 1",
+            "upright",
+            "z_lower",
+            1e-6,
+        ),
+        Claim(
+            "turned-two-cells",
+            "The same mass when the pair is turned by 45 degrees",
+            0.841345,
+            "two centroids, 1000 splits",
+            "computed for this lab's method card, not in the paper: the mass does not depend on the angle; tolerance: the bounds' gap",
+            "two-centroids",
+            "z_upper",
+            0.01,
+        ),
+    ),
     cheap={"data": "moons", "n": 300, "cells": 4, "epochs": 4, "splits": 60},
 )
