@@ -25,8 +25,8 @@ def plane(data: Mapping[str, Any], params: Any) -> Figure:
     key: list[tuple[str, str]] = []
     density = here.get("density")
     if density is not None:
-        shade = heatmap(floats(density["x"]), floats(density["y"]), np.asarray(density["z"]), "density", "$ink/0.55", hover="density %{z:.3g}")
-        traces.append(shade | {"showscale": False, "zsmooth": "best", "zmin": 0})
+        shade = heatmap(floats(density["x"]), floats(density["y"]), np.asarray(density["z"]), "density", "$ink", hover="density %{z:.3g}")
+        traces.append(shade | {"showscale": False, "zsmooth": "best", "zmin": 0, "opacity": 0.45})
     points = floats(here["points"]).reshape(-1, 2)
     traces.append(scatter(points[:, 0], points[:, 1], "points", alpha("$data", 0.55), size=3, edge=0, hover="skip"))
     for name, colour, opacity in (("straddling", STRADDLING, 0.3), ("inside", INSIDE, 0.22)):

@@ -177,7 +177,7 @@ CARD = Card(
         Step(
             "six-dimensions",
             "3000 splits, as would be plenty in two variables: how wide are the bounds? Choose the gate hfv: what is won, and what is lost?",
-            "From 0.33 to 1.00, which says nothing. Upright walls give Z = 0.70 exactly, but the fit is a grid: -8.6 nats, where slanted cells have at least -7.6.",
+            "From 0.33 to 1.00, which says nothing. Upright walls give Z = 0.70 exactly, but the fit is a grid: -8.6 nats, slanted cells at least -7.6.",
         ),
     ),
     claims=(

@@ -22,6 +22,7 @@ WIDE, HIGH = 96, 64  # pixels of the density
 ASPECT = 1.5  # of the plane, which the main picture's place on a page has too
 SHOWN_POINTS = 300
 SHOWN_BOXES = 700  # of each kind
+SHOWN_MASS = 0.99  # of the mass of each kind: boxes of the far plane hold nothing and would cover everything
 SHOWN_TESTS = 120
 SHOWN_HISTORY = 150
 PAD = 0.08  # of the points' range, around the plane
@@ -95,17 +96,16 @@ def _joined(lines: list[Array]) -> Array:
 
 
 def boxes(made: Refinement, rows: Rows) -> dict[str, Any]:
-    """The largest boxes of each kind, cut to the plane: inside and straddling, each (b, 4) of x0, y0, x1, y1, and how many there are."""
-    low, high, _ = made.inside()
+    """The heaviest boxes of each kind, cut to the plane: inside and straddling, each (b, 4) of x0, y0, x1, y1, and how many there are."""
+    low, high, _, mass = made.inside()
     found: dict[str, Any] = {"inside_count": len(low), "straddling_count": len(made.mass)}
     if rows.dimension != 2:
         return found
     frame_low, frame_high = (torch.from_numpy(end) for end in window(rows))
-    area = (torch.minimum(high, frame_high) - torch.maximum(low, frame_low)).clamp(min=0).prod(-1)
-    largest = torch.topk(area, min(SHOWN_BOXES, int((area > 0).sum()))).indices
-    heaviest = torch.topk(made.mass, min(SHOWN_BOXES, len(made.mass))).indices
-    for name, lower, upper in (("inside", low[largest], high[largest]), ("straddling", made.low[heaviest], made.high[heaviest])):
-        corners = torch.cat([torch.maximum(lower, frame_low), torch.minimum(upper, frame_high)], 1)
+    for name, lower, upper, weights in (("inside", low, high, mass), ("straddling", made.low, made.high, made.mass)):
+        heaviest = torch.argsort(weights, descending=True)[:SHOWN_BOXES]
+        kept = heaviest[torch.cumsum(weights[heaviest], 0) <= SHOWN_MASS * weights.sum()]
+        corners = torch.cat([torch.maximum(lower[kept], frame_low), torch.minimum(upper[kept], frame_high)], 1)
         visible = (corners[:, :2] < corners[:, 2:]).all(-1)
         found[name] = corners[visible].numpy().astype(np.float32)
     return found

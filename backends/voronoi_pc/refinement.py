@@ -62,7 +62,7 @@ class Refinement:
         low, high = low.repeat(cells, 1), high.repeat(cells, 1)
         self.inside_mass, self.stuck_mass = 0.0, 0.0
         self.splits, self.boxes = 0, len(owner)
-        self._inside: list[tuple[Tensor, Tensor, Tensor]] = []
+        self._inside: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
         self.low, self.high, self.owner = low[:0], high[:0], owner[:0]  # of the straddling boxes, as are mass and depth
         self.mass, self.depth = torch.empty(0, dtype=torch.float64), torch.empty(0, dtype=torch.int64)
         self._unit = ROUNDING * float((self.weights[owner] * self._could_hold(owner, low, high)).sum())
@@ -85,7 +85,7 @@ class Refinement:
         mass = mass * self.weights[owner]
         inside, wait = kind == INSIDE, (kind == STRADDLING) & (mass > 0)
         self.inside_mass += float(mass[inside].sum())
-        self._inside.append((low[inside], high[inside], owner[inside]))
+        self._inside.append((low[inside], high[inside], owner[inside], mass[inside]))
         self.low, self.high = torch.cat([self.low, low[wait]]), torch.cat([self.high, high[wait]])
         self.owner, self.depth = torch.cat([self.owner, owner[wait]]), torch.cat([self.depth, depth[wait]])
         self.mass = torch.cat([self.mass, mass[wait]])
@@ -110,10 +110,10 @@ class Refinement:
         """True when no box straddles a wall: the bounds are as near as rounding allows."""
         return len(self.mass) == 0
 
-    def inside(self) -> tuple[Tensor, Tensor, Tensor]:
-        """low, high (m, d) and owner (m,) of the boxes that lie in their cell."""
-        low, high, owner = (torch.cat(parts) for parts in zip(*self._inside, strict=True))
-        return low, high, owner
+    def inside(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """low, high (m, d), owner (m,) and mass (m,) of the boxes that lie in their cell."""
+        low, high, owner, mass = (torch.cat(parts) for parts in zip(*self._inside, strict=True))
+        return low, high, owner, mass
 
     def bounds(self) -> Bounds:
         return Bounds(self.lower, self.upper, self.splits, self.boxes, torch.tensor(self._history, dtype=torch.float64))
