@@ -9,7 +9,7 @@ import numpy as np
 import orjson
 
 from app.pages._voronoi_pc_plane import unit
-from app.plotting import Figure, Panel, Trace, alpha, axis, end_labels, floats, intervals, key_row, layout, line, message, scatter
+from app.plotting import Figure, Panel, Trace, alpha, axis, end_labels, floats, intervals, key_row, layout, line, scatter
 
 HEIGHT = 320
 PLOT_PX = 220
@@ -50,10 +50,7 @@ def samples(data: Mapping[str, Any], params: Any) -> Figure | None:
     found = data.get("samples")
     if found is None:
         return None
-    title = "Draws from the circuit"
     drawn, points, here = floats(found["points"]).reshape(-1, 2), floats(data["plane"]["points"]).reshape(-1, 2), data["plane"]
-    if not len(drawn):
-        return message("samples", title, "Almost no proposal falls into its own cell, so nothing was drawn", height=HEIGHT)
     low, high = floats(here["low"]), floats(here["high"])
     traces = [
         scatter(points[:, 0], points[:, 1], "training points", alpha("$data", 0.5), symbol="circle-open", size=4, hover="skip"),
@@ -68,7 +65,7 @@ def samples(data: Mapping[str, Any], params: Any) -> Figure | None:
     how = "cell by cell, then inside its intervals"
     if params.gate != "hfv":
         how = f"{found['kept']:.0%} of the proposals fell into their own cell"
-    return Figure("samples", title, traces, plot, f"{len(drawn)} exact draws: {how}.", height=HEIGHT)
+    return Figure("samples", "Draws from the circuit", traces, plot, f"{len(drawn)} exact draws: {how}.", height=HEIGHT)
 
 
 def peers(data: Mapping[str, Any], metrics: Mapping[str, Any]) -> Figure | None:

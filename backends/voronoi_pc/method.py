@@ -40,7 +40,7 @@ STRETCHES = 12  # of training, a frame each
 FRAMES_EACH = 1.5  # factor of the splits from one frame of the boxes to the next
 BOUNDS_BEYOND = 8  # variables above which bounds need a confirmation
 CURSE_SPLITS, CURSE_DRAWS = 500, 3  # at most, of each point of the picture over dimensions; draws of the centroids
-CURVE_POINTS, COARSE_POINTS = 60, 16  # of a density: in two variables, in more
+CURVE_POINTS, COARSE_POINTS = 40, 16  # of a density: in two variables, in more
 SAMPLES = 400
 
 
@@ -346,7 +346,7 @@ class _Run:
                 drawn, kept = sample(model, SAMPLES, generator, self.context.check)
             except ValueError as error:
                 self._note(f"no samples: {error}")
-                drawn, kept = torch.empty(0, model.dimension, dtype=torch.float64), 0.0
+                return
         self.data["samples"] = {"points": drawn[:, :2].numpy().astype(np.float32), "kept": kept}
 
     def _summary(self, rows: Rows) -> str:

@@ -76,12 +76,12 @@ def walls(model: Hard, rows: Rows) -> dict[str, Any]:
     low, high = window(rows)
     if isinstance(model, FactorisedVoronoi):
         lines = [_across(i, at, low, high) for i in range(2) for at in model.walls[i][0][1:].numpy()]
-        return {"outline": _joined(lines), "centroids": np.empty((0, 2))}
+        return {"outline": _joined(lines)} if lines else {}
     centroids = model.centroids.numpy()
     if model.dimension > 2:
-        return {"outline": np.empty((0, 2)), "centroids": centroids[:, :2]}
+        return {"centroids": centroids[:, :2]}
     outlines = [np.concatenate([corners, corners[:1]]) for corners in cell_polygons(centroids, low, high) if len(corners)]
-    return {"outline": _joined(outlines) if len(centroids) > 1 else np.empty((0, 2)), "centroids": centroids}
+    return {"outline": _joined(outlines), "centroids": centroids} if len(centroids) > 1 else {"centroids": centroids}
 
 
 def _across(axis: int, at: float, low: Array, high: Array) -> Array:
@@ -92,7 +92,7 @@ def _across(axis: int, at: float, low: Array, high: Array) -> Array:
 
 def _joined(lines: list[Array]) -> Array:
     gap = np.full((1, 2), np.nan)
-    return np.concatenate([part for line in lines for part in (line, gap)]) if lines else np.empty((0, 2))
+    return np.concatenate([part for line in lines for part in (line, gap)])
 
 
 def boxes(made: Refinement, rows: Rows) -> dict[str, Any]:
@@ -107,7 +107,8 @@ def boxes(made: Refinement, rows: Rows) -> dict[str, Any]:
         kept = heaviest[torch.cumsum(weights[heaviest], 0) <= SHOWN_MASS * weights.sum()]
         corners = torch.cat([torch.maximum(lower[kept], frame_low), torch.minimum(upper[kept], frame_high)], 1)
         visible = (corners[:, :2] < corners[:, 2:]).all(-1)
-        found[name] = corners[visible].numpy().astype(np.float32)
+        if bool(visible.any()):
+            found[name] = corners[visible].numpy().astype(np.float32)
     return found
 
 
