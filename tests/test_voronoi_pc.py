@@ -47,9 +47,7 @@ def three() -> VoronoiSum:
 DIAGONAL = [[-1.0, -1.0], [1.0, 1.0]]
 
 
-@pytest.mark.parametrize(
-    ("depth", "lower", "upper"), [(2, 0.707860, 0.974829), (8, 0.871972, 0.951546), (12, 0.910999, 0.930486), (16, 0.918879, 0.923745)]
-)
+@pytest.mark.parametrize(("depth", "lower", "upper"), [(2, 0.707860, 0.974829), (8, 0.871972, 0.951546), (12, 0.910999, 0.930486), (16, 0.918879, 0.923745)])
 def test_bisection_of_the_diagonal_wall_gives_the_cards_bounds(depth: int, lower: float, upper: float) -> None:
     found = bisect(pair(DIAGONAL).region(), depth, [-6.0, -6.0], [6.0, 6.0])
     assert (found.lower, found.upper) == pytest.approx((lower, upper), abs=2e-6)
