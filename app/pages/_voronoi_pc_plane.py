@@ -146,7 +146,7 @@ def _summary(data: Mapping[str, Any], params: Any) -> str:
     if params.gate == "constant":
         return f"A mixture integrates to 1 by itself.{more}"
     boxes = data["boxes"]
-    counts = f"{boxes['inside_count']:,} boxes lie inside a cell and count; {boxes['straddling_count']:,} are crossed by a wall and only may."
+    counts = f"{boxes['inside_count']:,} boxes lie inside a cell and count; {boxes['straddling_count']:,} are crossed by a wall and only may. Boxes are drawn as far as 2.5 sd of their expert."
     truth = "" if exact is None else f" The exact {exact:.4f} lies between." if upper - lower >= LEAST_GAP else f" It is the exact {exact:.4f}."
     drag = " Drag a centroid." if here["dimension"] == 2 else ""
     return f"Z is between {lower:.4f} and {upper:.4f}.{truth} {counts}{drag}{more}"

@@ -21,7 +21,7 @@ def _extra(group: str, *, advanced: bool = True, **more: Any) -> dict[str, Any]:
 class Params(contract.Params):
     """Params of one circuit, its bounds and one query."""
 
-    data: Literal["spiral", "moons", "pinwheel", "ring", "two-centroids", "random-centroids", "iris", "diabetes", "wine", "csv"] = Field(
+    data: Literal["spiral", "two-centroids", "random-centroids", "moons", "pinwheel", "ring", "wine", "iris", "diabetes", "csv"] = Field(
         "spiral",
         description="Points to learn from, or one of two scenes whose experts are given and not trained",
         json_schema_extra=_extra("Data", advanced=False),
@@ -202,5 +202,5 @@ CARD = Card(
             0.01,
         ),
     ),
-    cheap={"data": "moons", "n": 300, "cells": 4, "epochs": 4, "splits": 60},
+    cheap={"data": "moons", "n": 300, "cells": 4, "epochs": 2, "splits": 40},
 )

@@ -22,7 +22,8 @@ WIDE, HIGH = 96, 64  # pixels of the density
 ASPECT = 1.5  # of the plane, which the main picture's place on a page has too
 SHOWN_POINTS = 300
 SHOWN_BOXES = 700  # of each kind
-SHOWN_MASS = 0.99  # of the mass of each kind: boxes of the far plane hold nothing and would cover everything
+SHOWN_MASS = 0.99  # of the mass of each kind
+SHOWN_SD = 2.5  # standard deviations as far as a box is drawn: its far part holds next to nothing and would cover everything
 SHOWN_TESTS = 120
 SHOWN_HISTORY = 150
 PAD = 0.08  # of the points' range, around the plane
@@ -96,16 +97,19 @@ def _joined(lines: list[Array]) -> Array:
 
 
 def boxes(made: Refinement, rows: Rows) -> dict[str, Any]:
-    """The heaviest boxes of each kind, cut to the plane: inside and straddling, each (b, 4) of x0, y0, x1, y1, and how many there are."""
-    low, high, _, mass = made.inside()
+    """The heaviest boxes of each kind, as far as their expert reaches in the plane: (b, 4) of x0, y0, x1, y1; and how many there are."""
+    low, high, owner, mass = made.inside()
     found: dict[str, Any] = {"inside_count": len(low), "straddling_count": len(made.mass)}
     if rows.dimension != 2:
         return found
     frame_low, frame_high = (torch.from_numpy(end) for end in window(rows))
-    for name, lower, upper, weights in (("inside", low, high, mass), ("straddling", made.low, made.high, made.mass)):
+    kinds = (("inside", low, high, owner, mass), ("straddling", made.low, made.high, made.owner, made.mass))
+    for name, lower, upper, expert, weights in kinds:
         heaviest = torch.argsort(weights, descending=True)[:SHOWN_BOXES]
         kept = heaviest[torch.cumsum(weights[heaviest], 0) <= SHOWN_MASS * weights.sum()]
-        corners = torch.cat([torch.maximum(lower[kept], frame_low), torch.minimum(upper[kept], frame_high)], 1)
+        mean, reach = made.mean[expert[kept]], SHOWN_SD * made.sd[expert[kept]]
+        start, end = torch.maximum(frame_low, mean - reach), torch.minimum(frame_high, mean + reach)
+        corners = torch.cat([torch.maximum(lower[kept], start), torch.minimum(upper[kept], end)], 1)
         visible = (corners[:, :2] < corners[:, 2:]).all(-1)
         if bool(visible.any()):
             found[name] = corners[visible].numpy().astype(np.float32)
