@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from app.plotting import Figure, Trace, alpha, axis, end_labels, floats, heatmap, key_row, layout, line, scatter
+from app.plotting import Figure, Trace, alpha, axis, end_labels, floats, heatmap, key_row, label, layout, line, scatter
 
 INSIDE, STRADDLING = "$method", "$muted"
-PLANE, GAUGE = (0.0, 0.86), (0.95, 1.0)  # shares of the picture's width
+PLANE, GAUGE = (0.0, 0.9), (0.95, 1.0)  # shares of the picture's width
 HANDLE = "centroid"  # a shape's name carries its number and all coordinates, so that a drag can be read without the run
 PHONE_PLOT_PX = 230
 LEAST_GAP = 1e-6  # shown as no gap
@@ -32,7 +32,7 @@ def plane(data: Mapping[str, Any], params: Any) -> Figure:
     for name, colour, opacity in (("straddling", STRADDLING, 0.3), ("inside", INSIDE, 0.22)):
         if len(boxes.get(name, ())):
             traces.append(_rectangles(floats(boxes[name]), name, colour, opacity))
-            key.append((f"\u25a0 {'inside a cell' if name == 'inside' else 'crossed by a wall'}", colour))
+            key.append((f"\u25a0 {'inside' if name == 'inside' else 'crossed'}", colour))
     outline = floats(here.get("outline", ())).reshape(-1, 2)
     if outline.size:
         traces.append(line(outline[:, 0], outline[:, 1], "walls", "$ink", width=1.5, hover="skip"))
@@ -55,14 +55,14 @@ def plane(data: Mapping[str, Any], params: Any) -> Figure:
     plot = layout(
         axis("x1", unit(params), range=[low[0], high[0]], domain=PLANE, showgrid=False, constrain="domain", nticks=7),
         axis("x2", unit(params), range=[low[1], high[1]], showgrid=False, scaleanchor="x", constrain="domain", nticks=6),
-        right=62,
+        right=58,
         top=30,
         annotations=notes,
         shapes=shapes,
         meta={"editable": movable},
         **more,
     )
-    plot["xaxis"]["title"]["text"] = f"x1 ({unit(params)})"
+    plot["xaxis"]["title"]["text"] = f"x1 ({unit(params)})"  # one line: the domain here is for the gauge beside it, not for a plot above
     return Figure("plane", _title(data, params), traces, plot, _summary(data, params), "main", height=470)
 
 
@@ -103,8 +103,9 @@ def _gauge(bounds: Mapping[str, Any]) -> tuple[list[Trace], list[dict[str, Any]]
     lower, upper, exact = float(bounds["lower"][-1]), float(bounds["upper"][-1]), bounds["exact"]
     upper = min(upper, 1.0)
     shape = {"xaxis": "x2", "yaxis": "y2", "hoverinfo": "skip", "mode": "lines", "type": "scatter"}
-    bar = {**shape, "name": "bounds", "x": [0, 1, 1, 0, 0], "y": [lower, lower, upper, upper, lower], "fill": "toself"}
-    traces: list[Trace] = [{**bar, "fillcolor": alpha("$method", 0.3), "line": {"width": 1.5, "color": "$method"}}]
+    bar = {**shape, "name": "bounds", "x": [0, 1, 1, 0, 0], "y": [lower, lower, upper, upper, lower], "fill": "toself", "cliponaxis": False}
+    frame = {**shape, "name": "scale", "x": [0, 1, 1, 0, 0], "y": [0, 0, 1, 1, 0], "line": {"width": 1, "color": "$grid"}, "cliponaxis": False}
+    traces: list[Trace] = [frame, {**bar, "fillcolor": alpha("$method", 0.3), "line": {"width": 1.5, "color": "$method"}}]
     ends = [(lower, f"<b>{lower:.3f}</b>", "$method"), (upper, f"<b>{upper:.3f}</b>", "$method")]
     if upper - lower < LEAST_GAP:
         ends = [(lower, "<b>gap 0</b>", "$method")]
@@ -112,10 +113,12 @@ def _gauge(bounds: Mapping[str, Any]) -> tuple[list[Trace], list[dict[str, Any]]
         traces.append({**shape, "name": "exact", "x": [-0.35, 1.35], "y": [exact, exact], "line": {"width": 2, "color": "$truth"}})
         ends.append((exact, f"= {exact:.3f}", "$truth"))
     names = [{**note, "xref": "x2 domain"} for note in end_labels(ends, (0, 1), PHONE_PLOT_PX, yref="y2")]
-    across = axis("Z", "share", domain=GAUGE, range=[-0.35, 1.35], showticklabels=False, ticks="", showgrid=False, anchor="y2", fixedrange=True)
-    across["title"] |= {"text": "Z (share)"}
-    up = {"title": {"text": "mass inside the cells (share)", "standoff": 2}, "range": [0, 1], "anchor": "x2", "side": "left", "nticks": 6, "fixedrange": True}
-    return traces, names, (across, up | {"zeroline": False, "showgrid": False, "tickformat": ".1f"})
+    scale = {"xref": "x2 domain", "yref": "y2", "anchor": "right", "shift": (-5, 0)}
+    names += [label(0, 0, "0", "$muted", **scale), label(0, 1, "1", "$muted", **scale)]
+    names.append(label(0.5, 0, "Z", "$ink", xref="x2 domain", yref="y2", anchor="center", shift=(0, -16)))
+    # The two ends of its scale and its name stand beside it: ticks and titles of its own would cover the plane on a phone.
+    bare = {"visible": False, "fixedrange": True}
+    return traces, names, ({**bare, "domain": list(GAUGE), "range": [-0.35, 1.35], "anchor": "y2"}, {**bare, "range": [0, 1], "anchor": "x2"})
 
 
 def _title(data: Mapping[str, Any], params: Any) -> str:
@@ -146,7 +149,8 @@ def _summary(data: Mapping[str, Any], params: Any) -> str:
     if params.gate == "constant":
         return f"A mixture integrates to 1 by itself.{more}"
     boxes = data["boxes"]
-    counts = f"{boxes['inside_count']:,} boxes lie inside a cell and count; {boxes['straddling_count']:,} are crossed by a wall and only may. Boxes are drawn as far as 2.5 sd of their expert."
+    counts = f"{boxes['inside_count']:,} boxes lie inside a cell and count; {boxes['straddling_count']:,} are crossed by a wall and only may."
+    counts += " The heaviest are drawn, as far as 2.5 sd of their expert." if here["dimension"] == 2 else ""
     truth = "" if exact is None else f" The exact {exact:.4f} lies between." if upper - lower >= LEAST_GAP else f" It is the exact {exact:.4f}."
     drag = " Drag a centroid." if here["dimension"] == 2 else ""
     return f"Z is between {lower:.4f} and {upper:.4f}.{truth} {counts}{drag}{more}"

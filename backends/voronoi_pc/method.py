@@ -35,6 +35,7 @@ from backends.voronoi_pc.voronoi_sum import VoronoiSum, merged
 
 LIVE = ("splits", "angle")
 ROWS_FIELDS = ("data", "csv", "columns", "n", "angle", "dimension", "cells", "seed")
+ONLY_FOR = {"angle": "two-centroids", "dimension": "random-centroids", "csv": "csv", "columns": "csv"}
 TRAINING_FIELDS = (*ROWS_FIELDS, "expert", "centroids")
 STRETCHES = 12  # of training, a frame each
 FRAMES_EACH = 1.5  # factor of the splits from one frame of the boxes to the next
@@ -65,9 +66,12 @@ class _Run:
             raise InputError("gate_scope", CLOSURE, "choose variable, so that every cell is a box")
 
     def key(self, fields: tuple[str, ...]) -> tuple[Any, ...]:
-        """The values of these fields; a file by its hash."""
+        """The values of these fields, without what only other data would read; a file by its hash."""
         upload = self.params.csv
-        return tuple((upload.sha256 if upload else None) if name == "csv" else getattr(self.params, name) for name in fields)
+        values: dict[str, Any] = {name: getattr(self.params, name) for name in fields if ONLY_FOR.get(name, self.params.data) == self.params.data}
+        if "csv" in values:
+            values["csv"] = upload.sha256 if upload else None
+        return tuple(values.values())
 
     def frame(self, progress: float, message: str) -> Frame:
         return Frame(progress, message, self.metrics | {"seconds": time.perf_counter() - self.began}, dict(self.data))
