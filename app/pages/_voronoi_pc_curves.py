@@ -65,9 +65,15 @@ def likelihood(data: Mapping[str, Any], metrics: Mapping[str, Any]) -> Figure | 
     if known.any():
         traces.append(band(rank[known], lower[known], upper[known], "between the bounds"))
     traces.append(outline(rank, lower, upper, "this circuit", "$method", width=1.5, hover="log p bound %{y:.4g}"))
+    shown = np.concatenate([lower, upper, mixture])
+    shown = shown[np.isfinite(shown)]
+    low_end, high_end = (float(np.quantile(shown, q)) for q in (0.04, 1.0))
+    floor = low_end - 0.6 * (high_end - low_end)  # one point far from all cells must not flatten the rest
+    below = float(shown.min()) < floor
+    reach = [floor if below else float(shown.min()) - 0.2, high_end + 0.2]
     plot = layout(
         axis("test points, least likely first", "percent", showgrid=False),
-        axis("log-likelihood", "nats a point"),
+        axis("log-likelihood", "nats a point", range=reach),
         top=30,
         annotations=key_row(("\u25ac this circuit, both bounds", "$method"), ("\u25cb mixture", "$peer-1")),
     )
@@ -77,6 +83,8 @@ def likelihood(data: Mapping[str, Any], metrics: Mapping[str, Any]) -> Figure | 
     else:
         verdict = "the mixture wins" if peer > high else "this circuit wins" if peer < low else "the bounds do not decide"
         summary = f"Mean between {low:.3f} and {high:.3f}, the mixture of the same size {peer:.3f}: {verdict}."
+    if below:
+        summary += f" The least likely points, down to {float(shown.min()):.3g}, lie below the picture."
     return Figure("likelihood", "Every test point gets an interval", traces, plot, summary, height=HEIGHT)
 
 

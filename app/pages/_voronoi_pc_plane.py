@@ -113,7 +113,7 @@ def _gauge(bounds: Mapping[str, Any]) -> tuple[list[Trace], list[dict[str, Any]]
         traces.append({**shape, "name": "exact", "x": [-0.35, 1.35], "y": [exact, exact], "line": {"width": 2, "color": "$truth"}})
         ends.append((exact, f"= {exact:.3f}", "$truth"))
     names = [{**note, "xref": "x2 domain"} for note in end_labels(ends, (0, 1), PHONE_PLOT_PX, yref="y2")]
-    scale = {"xref": "x2 domain", "yref": "y2", "anchor": "right", "shift": (-5, 0)}
+    scale: dict[str, Any] = {"xref": "x2 domain", "yref": "y2", "anchor": "right", "shift": (-5, 0)}
     names += [label(0, 0, "0", "$muted", **scale), label(0, 1, "1", "$muted", **scale)]
     names.append(label(0.5, 0, "Z", "$ink", xref="x2 domain", yref="y2", anchor="center", shift=(0, -16)))
     # The two ends of its scale and its name stand beside it: ticks and titles of its own would cover the plane on a phone.

@@ -41,7 +41,7 @@ STRETCHES = 12  # of training, a frame each
 FRAMES_EACH = 1.5  # factor of the splits from one frame of the boxes to the next
 BOUNDS_BEYOND = 8  # variables above which bounds need a confirmation
 CURSE_SPLITS, CURSE_DRAWS = 500, 3  # at most, of each point of the picture over dimensions; draws of the centroids
-CURVE_POINTS, COARSE_POINTS = 40, 16  # of a density: in two variables, in more
+CURVE_POINTS, COARSE_POINTS = 60, 16  # of a density: in two variables, in more
 SAMPLES = 400
 
 
