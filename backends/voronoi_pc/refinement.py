@@ -66,7 +66,7 @@ class Refinement:
         self.low, self.high, self.owner = low[:0], high[:0], owner[:0]  # of the straddling boxes, as are mass and depth
         self.mass, self.depth = torch.empty(0, dtype=torch.float64), torch.empty(0, dtype=torch.int64)
         self._unit = ROUNDING * float((self.weights[owner] * self._could_hold(owner, low, high)).sum())
-        self._wall_axis, self._wall_at = _aligned_walls(region)
+        self._wall_axis, self._wall_at, self._tightness = _aligned_walls(region)
         self._aligned = bool((self._wall_axis >= 0).any())
         # Where every wall is upright each box ends at its walls whatever the order: all are split at once.
         self._upright = bool(((self._wall_axis >= 0) | (region.normals == 0).all(-1)).all())
@@ -160,7 +160,8 @@ class Refinement:
         wall_axis, wall_at = self._wall_axis[owner], self._wall_at[owner]
         column = wall_axis.clamp(min=0)
         crossing = (wall_axis >= 0) & (low.gather(1, column) < wall_at) & (wall_at < high.gather(1, column))
-        first = crossing.to(torch.int8).argmax(1)[:, None]
+        # The tightest one: the cell's own wall on its side, beyond which the box is cut off for good.
+        first = torch.where(crossing, self._tightness[owner], math.inf).argmin(1)[:, None]
         found = crossing.any(1)
         return torch.where(found, column.gather(1, first)[:, 0], axis), torch.where(found, wall_at.gather(1, first)[:, 0], middle)
 
@@ -190,14 +191,14 @@ def _start(start: tuple[Any, Any] | None, d: int) -> tuple[Tensor, Tensor]:
     return low, high
 
 
-def _aligned_walls(region: Region) -> tuple[Tensor, Tensor]:
-    """The axis of each wall (K, K), -1 where it is slanted, and where it crosses that axis (K, K)."""
+def _aligned_walls(region: Region) -> tuple[Tensor, Tensor, Tensor]:
+    """Of each wall (K, K): its axis, -1 where it is slanted; where it crosses that axis; the smaller the tighter on its side."""
     nonzero = region.normals != 0
     aligned = nonzero.sum(-1) == 1
     axis = torch.where(aligned, nonzero.to(torch.int64).argmax(-1), -1)
     coefficient = region.normals.gather(2, axis.clamp(min=0)[..., None])[..., 0]
     place = torch.where(aligned, -region.offsets / torch.where(aligned, coefficient, 1.0), 0.0)
-    return axis, place
+    return axis, place, place * coefficient.sign()
 
 
 def refine(region: Region, splits: int, *, start: tuple[Any, Any] | None = None, rule: Rule = "extent", gap: float = 0.0, share: int = FINE) -> Bounds:
