@@ -113,10 +113,11 @@ def separate_resources_saddle(budget: Array) -> tuple[float, float, Array, Array
     return total - total**2 / 2, float((budget - budget**2 / 2).max()), np.full(budget.size, 1 - total), budget / total
 
 
-def crossing_surpluses() -> UniformRewards:
-    """Instance B: one resource; A earns U[0, 1] for one unit, B earns U[0, 1/2] for a quarter."""
+def crossing_surpluses(configurations: int = 2) -> UniformRewards:
+    """Instance B: one resource; A earns U[0, 1] for one unit, B earns U[0, 1/2] for a quarter. The first of the two, or both."""
+    high, use, names = np.array([1.0, 0.5]), np.array([[1.0], [0.25]]), ("A, dear", "B, cheap")
     source = "generated, A: U[0, 1] for 1 unit, B: U[0, 1/2] for 1/4 unit"
-    return UniformRewards(np.array([1.0, 0.5]), np.array([[1.0], [0.25]]), ("A: dear, pays more", "B: cheap, pays less"), ("resource 1",), source)
+    return UniformRewards(high[:configurations], use[:configurations], names[:configurations], ("resource 1",), source)
 
 
 @dataclass(frozen=True, slots=True)

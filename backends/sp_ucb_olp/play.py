@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -48,7 +49,7 @@ class Play:
     """A policy at work. All policies of a run face the same requests and the same uniform numbers (T,) that pick from a mixture.
 
     After ``advance(t)`` the first t entries hold: chosen (T,) configuration, accepted (T,), price (T,) p.a of the request, reward (T,)
-    earned; remaining: (d,) units left; solves: one entry a solve.
+    earned; left: (T, d) units left after the round; remaining: (d,) now; solves: one entry a solve. check: called before each solve.
     """
 
     terms: Terms
@@ -56,6 +57,7 @@ class Play:
     requests: Requests
     picks: Array
     resolve_every: int
+    check: Callable[[], None] = lambda: None
     done: int = 0
     solves: list[Solve] = field(default_factory=list)
 
@@ -97,6 +99,7 @@ class Play:
         while self.done < min(until, self.terms.horizon):
             due = not self.solves or (self.policy.learns and (self.done - first) % self.resolve_every == 0)
             if due:
+                self.check()
                 self.solves.append(Solve(self.done, self.policy.decide(self.samples)))
             end = min(until, self.terms.horizon)
             if self.policy.learns:

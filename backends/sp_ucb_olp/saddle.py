@@ -11,17 +11,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import highspy
 import numpy as np
 from scipy import sparse
 from scipy.optimize import linprog
 
+from backends.sp_ucb_olp.highs import Master
 from backends.sp_ucb_olp.surplus import Array, Surplus, checked_budget, checked_requests, surplus_of_samples
 
 TOLERANCE = 1e-6  # relative gap at which a live solve stops
-EXACT = 1e-12  # and one of the fluid oracle
+EXACT = 1e-10  # and one of the fluid oracle: as exact as the rows of the LP are
 MAX_CUTS = 400  # rounds of cutting planes; 8 to 14 are usual
-LP_TOLERANCE = 1e-10  # HiGHS's tightest
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +80,7 @@ def cutting_planes(surplus: Surplus, budget: Array, bonus: Array, price_max: flo
     within ``tolerance`` max(1, |value|) of the LP's, which is a lower bound.
     """
     resources, configurations = budget.size, bonus.size
-    master = _Master(budget, price_max)
+    master = Master(budget, price_max)
     queue = list(np.clip(np.zeros((1, resources)) if start is None else start, 0.0, price_max))
     best, best_prices, bound = np.inf, queue[0], -np.inf
     tried: list[Array] = []
@@ -106,37 +105,6 @@ def cutting_planes(surplus: Surplus, budget: Array, bonus: Array, price_max: flo
     weights.flat[: duals.size] = np.maximum(duals, 0.0)  # the last price's cuts may not be in the LP that gave the duals
     weights /= weights.sum()
     return Saddle(best, best_prices, weights.sum(axis=0), min(bound, best), np.array(tried), weights)
-
-
-class _Master:
-    """min b.p + z over the cuts so far, kept in HiGHS with its basis: each new cut costs a few dual simplex steps."""
-
-    def __init__(self, budget: Array, price_max: float) -> None:
-        self.lp = highspy.Highs()
-        self.lp.silent()
-        for name, value in (("presolve", "off"), ("solver", "simplex"), ("threads", 1)):
-            self.lp.setOptionValue(name, value)
-        for name in ("primal_feasibility_tolerance", "dual_feasibility_tolerance"):
-            self.lp.setOptionValue(name, LP_TOLERANCE)
-        columns = budget.size + 1
-        none = np.empty(0, dtype=np.int32)
-        upper = np.append(highspy.kHighsInf, np.full(budget.size, price_max))  # z >= 0: no surplus is negative
-        self.indices = np.arange(columns, dtype=np.int32)
-        self.lp.addCols(columns, np.append(1.0, budget), np.zeros(columns), upper, 0, none, none, np.empty(0))
-
-    def cut(self, slope: Array, offset: Array) -> None:
-        """Adds z + slope_k . p >= offset_k for each of the K rows."""
-        for row, least in zip(slope, offset, strict=True):  # one configuration each
-            self.lp.addRow(least, highspy.kHighsInf, self.indices.size, self.indices, np.append(1.0, row))
-
-    def solve(self) -> tuple[float, Array, Array]:
-        """(value, prices (d,), dual multipliers of the rows). Raises RuntimeError when HiGHS finds no optimum."""
-        self.lp.run()
-        status = self.lp.getModelStatus()
-        if status != highspy.HighsModelStatus.kOptimal:
-            raise RuntimeError(f"the cutting-plane LP ended as {self.lp.modelStatusToString(status)}")
-        solution = self.lp.getSolution()
-        return float(self.lp.getObjectiveValue()), np.array(solution.col_value[1:]), np.array(solution.row_dual)
 
 
 def linear_program(rewards: Sequence[Array], use: Sequence[Array], budget: Array, *, price_max: float, bonus: Array | float = 0.0) -> Saddle:
