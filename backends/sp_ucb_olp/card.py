@@ -63,7 +63,12 @@ class Params(contract.Params):
         "auto", title="Slack ε", description="Share of the budget that is kept back; auto is √(ln T / T)", json_schema_extra=_extra("Learner", unit="share")
     )
     resolve_every: int = Field(
-        20, title="Solve again every", ge=1, le=100, description="Rounds between two solves of the saddle point", json_schema_extra=_extra("Learner", unit="rounds")
+        20,
+        title="Solve again every",
+        ge=1,
+        le=100,
+        description="Rounds between two solves of the saddle point",
+        json_schema_extra=_extra("Learner", unit="rounds"),
     )
     mixture: Literal["lp-duals", "uniform-over-ties"] = Field(
         "lp-duals",

@@ -38,15 +38,18 @@ class Master:
         for name in ("primal_feasibility_tolerance", "dual_feasibility_tolerance"):
             self.lp.setOptionValue(name, LP_TOLERANCE)
         columns = budget.size + 1
-        self.indices = np.arange(columns, dtype=np.int32)
         none = np.empty(0, dtype=np.int32)
         upper = np.append(highspy.kHighsInf, np.full(budget.size, price_max))  # z >= 0: no surplus is negative
         self.lp.addCols(columns, np.append(1.0, budget), np.zeros(columns), upper, 0, none, none, np.empty(0))
 
-    def cut(self, slope: Array, offset: Array) -> None:
-        """Adds z + slope_k . p >= offset_k, one row a configuration; slope: (K, d), offset: (K,)."""
-        for row, least in zip(slope, offset, strict=True):
-            self.lp.addRow(least, highspy.kHighsInf, self.indices.size, self.indices, np.append(1.0, row))
+    def cut(self, slopes: Array, offsets: Array) -> None:
+        """Adds z + slope_i . p >= offset_i; slopes: (m, d), offsets: (m,)."""
+        rows, columns = len(slopes), self.lp.getNumCol()
+        values = np.ones((rows, columns))
+        values[:, 1:] = slopes
+        starts = np.arange(0, values.size, columns, dtype=np.int32)
+        indices = np.arange(values.size, dtype=np.int32) % columns
+        self.lp.addRows(rows, offsets, np.full(rows, highspy.kHighsInf), values.size, starts, indices, values.ravel())
 
     def solve(self) -> tuple[float, Array, Array]:
         """(value, prices (d,), dual multipliers of the rows). Raises RuntimeError when HiGHS finds no optimum."""

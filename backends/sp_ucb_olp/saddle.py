@@ -56,12 +56,12 @@ def saddle_point(
     price_max: float,
     bonus: Array | float = 0.0,
     start: Array | None = None,
-    tolerance: float = TOLERANCE,
+    tolerance: float = EXACT,
 ) -> Saddle:
     """The optimistic saddle point of observed requests, exact by cutting planes on HiGHS.
 
     rewards: K arrays (N_k,); use: K arrays (N_k, d); budget: (d,) units a round; price_max: upper end of every price; bonus: confidence
-    radius (K,) or one for all, in units of reward; start: (d,) or (m, d) prices to cut at first. Raises ValueError when an input is
+    radius (K,) or one for all, in units of reward; start: (d,) or (m, d) prices to cut at first; tolerance: relative gap at which it stops. Raises ValueError when an input is
     negative, not finite or of another shape.
     """
     rewards, use, budget = _checked(rewards, use, budget, price_max)
@@ -86,14 +86,17 @@ def cutting_planes(surplus: Surplus, budget: Array, bonus: Array, price_max: flo
     tried: list[Array] = []
     duals = np.empty(0)
     while True:
+        slopes, offsets = [], []
         for prices in queue:
             g, h = surplus(prices)
             height = g + bonus
             value = float(budget @ prices + height.max())
             if value < best:
                 best, best_prices = value, prices
-            master.cut(h, height + h @ prices)
-            tried.append(prices)
+            slopes.append(h)
+            offsets.append(height + h @ prices)
+        master.cut(np.concatenate(slopes), np.concatenate(offsets))
+        tried += queue
         if best - bound <= tolerance * max(1.0, abs(best)) or len(tried) >= MAX_CUTS:
             break
         bound_now, prices, duals = master.solve()
