@@ -154,7 +154,7 @@ def test_uniform_surplus_is_the_integral() -> None:
     g, h = uniform_surplus(high, use, prices)
     for k in range(2):
         s = use[k] @ prices
-        assert g[k] == pytest.approx(quad(lambda r, s=s: max(r - s, 0.0) / high[k], 0, high[k], points=[s])[0], abs=1e-9)
+        assert g[k] == pytest.approx(quad(lambda r, s=s: max(r - s, 0.0), 0, high[k], points=[s])[0] / high[k], abs=1e-9)
         np.testing.assert_allclose(h[k], use[k] * (1 - s / high[k]))
 
 

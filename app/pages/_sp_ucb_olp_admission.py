@@ -52,7 +52,7 @@ def _spending_summary(data: Mapping[str, Any], resources: list[str], used: np.nd
         return text
     lost = [name for name, use, b in zip(resources, floats(fixed), budget, strict=True) if use < 0.9 * b]
     if not lost:
-        return f"{text} The best fixed configuration uses its budget too, with less reward."
+        return f"{text} The best fixed configuration uses its budget too."
     who = plain_text(str(data["names"][int(data["oracle"]["fixed"])])) if data["oracle"] else "the best fixed configuration"
     return f"{text} The best fixed one ({who}) leaves {', '.join(lost)} unused."
 
@@ -123,7 +123,7 @@ def _map(data: Mapping[str, Any], found: Mapping[str, Any]) -> Figure:
     heat = heatmap(
         first, second, shown, "objective", "$method/0.75", unit="above<br>minimum", hover="%{customdata:.3g} above the minimum at %{x:.3g}, %{y:.3g}"
     )
-    heat |= {"customdata": excess}
+    heat |= {"customdata": excess, "zsmooth": "best"}
     inside = (tried[:, 0] <= first[-1]) & (tried[:, 1] <= second[-1])
     traces = [
         heat,

@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 
 from app.pages._sp_ucb_olp_marks import DASHES, HALF_PLOT_PX, SUBSCRIPTS, names, rounds, tint
-from app.plotting import Figure, Trace, axis, end_labels, floats, layout, line, log_axis, message, rule
+from app.plotting import Figure, Trace, axis, end_labels, floats, layout, line, message, rule
 
 HEIGHT = 330
+LABELS_PX = 138  # right of a plot
+FILL = 0.72  # of a tint: areas are heavier than lines
 PRICE_ROOM = 2.2  # of the largest price at the end: early prices may be many times as high
 
 
@@ -23,7 +25,7 @@ def mixture(data: Mapping[str, Any]) -> Figure | None:
     w = np.concatenate([w, w[-1:]])
     traces: list[Trace] = []
     for k, name in enumerate(who):
-        drawn = line(at, w[:, k], name, tint(k), width=0, hover=f"{name}: %{{y:.0%}} from round %{{x}}", stackgroup="w", fillcolor=tint(k))
+        drawn = line(at, w[:, k], name, tint(k), width=0, hover=f"{name}: %{{y:.0%}} from round %{{x}}", stackgroup="w", fillcolor=tint(k, FILL))
         drawn["line"]["shape"] = "hv"
         traces.append(drawn)
     shares = later_half(found, w[:-1], int(data["done"]))
@@ -35,7 +37,7 @@ def mixture(data: Mapping[str, Any]) -> Figure | None:
         exact = floats(oracle["w"])
         shapes = [rule(float(edge), "w*", "$truth", across="y", width=2) for edge in np.cumsum(exact)[:-1]]
     y = axis("mixture w", "share of rounds", range=[0, 1], tickformat=".0%", nticks=5)
-    plot = layout(rounds(data), y, right=128, annotations=end_labels(ends, (0.0, 1.0), HALF_PLOT_PX), shapes=shapes)
+    plot = layout(rounds(data), y, right=LABELS_PX, annotations=end_labels(ends, (0.0, 1.0), HALF_PLOT_PX), shapes=shapes)
     return Figure("mixture", "How the configurations share the rounds", traces, plot, _mixture_summary(who, shares, oracle), height=HEIGHT)
 
 
@@ -81,7 +83,7 @@ def prices(data: Mapping[str, Any]) -> Figure | None:
     ends = [(float(settled[j]), f"{name} {settled[j]:.3g}", tint(j) if j < 2 else "$ink") for j, name in enumerate(resources)]
     shapes = [rule(float(value), "p*", "$truth", across="y", dash="dot", width=2) for value in np.unique(exact.round(6))]
     y = axis("price p", "reward / unit", range=[0, top], nticks=5)
-    plot = layout(rounds(data), y, right=128, annotations=end_labels(ends, (0.0, top), HALF_PLOT_PX), shapes=shapes)
+    plot = layout(rounds(data), y, right=LABELS_PX, annotations=end_labels(ends, (0.0, top), HALF_PLOT_PX), shapes=shapes)
     said = ", ".join(f"{name} {value:.3g}" for name, value in zip(resources, settled, strict=True))
     summary = f"Mean prices of the later half: {said}."
     if oracle is not None:
@@ -102,7 +104,7 @@ def left(data: Mapping[str, Any]) -> Figure | None:
         traces.append(line(at, share[:, j], name, tint(j), width=2.5, dash=DASHES[j], hover=f"{name}: %{{y:.1%}} left after %{{x}} rounds", ghost=True))
         ends.append((float(share[-1, j]), f"{name} {share[-1, j]:.0%}", "$ink"))
     y = axis("budget left", "share", range=[0, 1.02], tickformat=".0%", nticks=5)
-    plot = layout(rounds(data), y, right=128, annotations=end_labels(ends, (0.0, 1.02), HALF_PLOT_PX))
+    plot = layout(rounds(data), y, right=LABELS_PX, annotations=end_labels(ends, (0.0, 1.02), HALF_PLOT_PX))
     return Figure("left", "What is left of each budget", traces, plot, _left_summary(at, share, resources, horizon), height=HEIGHT)
 
 
@@ -127,11 +129,12 @@ def radius(data: Mapping[str, Any]) -> Figure | None:
     ends = []
     for k, name in enumerate(who):
         traces.append(line(at, beta[:, k], name, tint(k), width=2, dash=DASHES[k], hover=f"{name}: %{{y:.3g}} at round %{{x}}"))
-        ends.append((float(np.log10(beta[-1, k])), f"{name} {beta[-1, k]:.2g}", "$ink"))
+        ends.append((float(np.log10(beta[-1, k])), name, "$ink"))
     low, high = float(np.log10(beta.min())), float(np.log10(beta.max()))
     pad = 0.06 * max(high - low, 0.3)
-    y = log_axis("radius β", "reward, log scale", beta, range=[low - pad, high + pad])
-    plot = layout(rounds(data), y, right=128, annotations=end_labels(ends, (low - pad, high + pad), HALF_PLOT_PX))
+    ticks = [step * 10.0**k for k in range(-5, 3) for step in (1, 2, 5)]
+    y = axis("radius β", "reward, log scale", type="log", range=[low - pad, high + pad], tickvals=ticks, ticktext=[f"{tick:g}" for tick in ticks])
+    plot = layout(rounds(data), y, right=LABELS_PX, annotations=end_labels(ends, (low - pad, high + pad), HALF_PLOT_PX))
     most, least = int(np.argmax(beta[-1])), int(np.argmin(beta[-1]))
     summary = f"The radius falls with the number of samples: {beta[-1, least]:.2g} for {who[least]}, {beta[-1, most]:.2g} for {who[most]}."
     return Figure("radius", title, traces, plot, summary, height=HEIGHT)

@@ -21,9 +21,9 @@ HALF_PLOT_PX = 230  # height of a half picture's plot area
 SUBSCRIPTS = "₁₂₃₄"
 
 
-def tint(number: int) -> str:
-    """The colour of a configuration or resource."""
-    return alpha("$method", TINTS[number % len(TINTS)]) if number else "$method"
+def tint(number: int, opacity: float = 1.0) -> str:
+    """The colour of a configuration or resource, at this opacity."""
+    return alpha("$method", opacity * TINTS[number % len(TINTS)])
 
 
 def names(data: Mapping[str, Any], key: str) -> list[str]:

@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 
 from app.pages._sp_ucb_olp_marks import policy_name, rounds
-from app.plotting import Figure, Trace, axis, band, end_labels, floats, label, layout, line, rule, scatter
+from app.plotting import Figure, Trace, alpha, axis, band, end_labels, floats, label, layout, line, rule, scatter
 
 HEIGHT, PHONE_PLOT_PX = 460, 250
-LABEL_ROOM = 0.3  # right of the last round, as a share of the rounds
-DRAWN = {"single": "$peer-1", "random": "$peer-3"}
+LABEL_ROOM = 0.34  # right of the last round, as a share of the rounds
 ORDER = ("oracle", "lp-duals", "uniform-over-ties", "greedy", "single", "random")
 
 
@@ -34,7 +33,7 @@ def reward(data: Mapping[str, Any], metrics: Mapping[str, Any]) -> Figure:
     curves = data.get("curves")
     if curves is not None:
         done, at = int(data["done"]), floats(curves["round"])
-        others = [("uniform-over-ties" if mine == "lp-duals" else "lp-duals", "$peer-2"), *DRAWN.items()]
+        others = [("uniform-over-ties" if mine == "lp-duals" else "lp-duals", "$peer-2"), ("single", "$peer-1")]
         for name, colour in others:
             traces.append(_curve(at, floats(curves[name]), policy_name(name, mine), colour, width=1.5))
         now = floats(curves[mine])
@@ -44,7 +43,7 @@ def reward(data: Mapping[str, Any], metrics: Mapping[str, Any]) -> Figure:
         ends.append((projected[mine], f"<b>{policy_name(mine, mine)}</b>", "$method"))
         top = max(top, *projected.values())
     reach = (0.0, 1.08 * top)
-    notes += end_labels(ends, reach, PHONE_PLOT_PX, anchor="right")
+    notes += [note | {"x": horizon, "xref": "x"} for note in end_labels(ends, reach, PHONE_PLOT_PX)]
     plot = layout(rounds(data, LABEL_ROOM), axis("reward so far", "units of reward", range=list(reach), nticks=6), annotations=notes)
     return Figure("reward", _title(data, metrics), traces, plot, _summary(data, metrics), "main", height=HEIGHT)
 
@@ -52,7 +51,7 @@ def reward(data: Mapping[str, Any], metrics: Mapping[str, Any]) -> Figure:
 def _rays(at: np.ndarray, oracle: Mapping[str, Any]) -> list[Trace]:
     mix, fix = oracle["v_mix"], oracle["v_fix"]
     return [
-        band(at, fix * at, mix * at, "what mixing adds", "$data"),
+        band(at, fix * at, mix * at, "what mixing adds", "$data", fillcolor=alpha("$data", 0.1)),
         line(at, mix * at, "best mixture", "$truth", width=2, hover=f"the best mixture earns {mix:.4g} a round: %{{y:.4g}}"),
         line(at, fix * at, "best fixed", "$truth", width=1.5, dash="dash", hover=f"the best fixed configuration earns {fix:.4g} a round: %{{y:.4g}}"),
     ]
@@ -111,13 +110,14 @@ def ratios(data: Mapping[str, Any]) -> Figure | None:
     low, high = min(0.4, float(values_seen.min()) - 0.08), max(1.05, float(values_seen.max()) + 0.05)
     if oracle is None:
         low, high = 0.0, 1.15 * float(values_seen.max())
-    notes = [label(value, index, f"{value:.3f}", "$ink", shift=(10, 0)) for index, value in enumerate(values)]
+    notes: list[dict[str, Any]] = []
     shapes = []
     if oracle is not None:
         fixed = oracle["v_fix"] / oracle["v_mix"]
         shapes = [rule(1.0, "bound", "$truth", dash="solid", width=1), rule(fixed, "best fixed", "$truth")]
         notes.append(label(fixed, 1, "best fixed", "$truth", anchor="center", yref="paper", shift=(0, 8)))
-    ticks = [policy_name(name, mine) for name in order]
+    ticks = [f"{policy_name(name, mine)}  {found[name]:.3f}" for name in order]
+    ticks[row] = f"<b>{ticks[row]}</b>"
     y = axis("policy", "no unit", tickvals=list(range(len(order))), ticktext=ticks, range=[-0.6, len(order) - 0.4], showgrid=False)
     plot = layout(axis("reward", unit, range=[low, high + 0.06 * (high - low)], nticks=6), y, top=28, annotations=notes, shapes=shapes)
     return Figure("ratios", "Every policy on the same requests", traces, plot, _ratio_summary(data, unit), height=330)

@@ -61,8 +61,8 @@ def saddle_point(
     """The optimistic saddle point of observed requests, exact by cutting planes on HiGHS.
 
     rewards: K arrays (N_k,); use: K arrays (N_k, d); budget: (d,) units a round; price_max: upper end of every price; bonus: confidence
-    radius (K,) or one for all, in units of reward; start: (d,) or (m, d) prices to cut at first; tolerance: relative gap at which it stops. Raises ValueError when an input is
-    negative, not finite or of another shape.
+    radius (K,) or one for all, in units of reward; start: (d,) or (m, d) prices to cut at first; tolerance: relative gap at which it
+    stops. Raises ValueError when an input is negative, not finite or of another shape.
     """
     rewards, use, budget = _checked(rewards, use, budget, price_max)
     bonus = _checked_bonus(bonus, len(rewards))
