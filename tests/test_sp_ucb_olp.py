@@ -295,9 +295,10 @@ def test_samples_are_kept_in_order_while_they_grow() -> None:
     for start in range(0, 500, 37):
         part = slice(start, start + 37)
         samples.add(chosen[part], rewards[part], use[part])
+    kept_rewards, kept_use = samples.first(samples.counts)
     for k in range(2):
-        np.testing.assert_array_equal(samples.of(k)[0], rewards[chosen == k])
-        np.testing.assert_array_equal(samples.of(k)[1], use[chosen == k])
+        np.testing.assert_array_equal(kept_rewards[k], rewards[chosen == k])
+        np.testing.assert_array_equal(kept_use[k], use[chosen == k])
 
 
 def test_a_surplus_of_any_kind_can_be_solved() -> None:

@@ -110,27 +110,25 @@ def _curve(data: Mapping[str, Any], found: Mapping[str, Any]) -> Figure:
     x = axis("price", "reward / unit", range=[0, float(grid[-1])], nticks=6)
     y = axis("objective", "reward a round", range=[low - pad, high + 0.3 * pad], nticks=5)
     plot = layout(x, y, top=34, annotations=key_row(*key))
-    summary = f"The cuts hold the objective up from below; the learner's lowest price is {best:.3g}"
+    summary = f"The cuts hold the objective up from below; the learner's minimum is at price {best:.3g}"
     summary += f", the exact one {float(floats(data['oracle']['p'])[0]):.3g}." if data["oracle"] is not None else "."
     return Figure("objective", "The price is where the objective is lowest", traces, plot, summary, height=HEIGHT)
 
 
 def _map(data: Mapping[str, Any], found: Mapping[str, Any]) -> Figure:
     first, second = (floats(grid) for grid in found["grids"])
-    z, best, tried = floats(found["z"]), floats(found["best"]), floats(found["tried"])
+    z, best, tried = floats(found["z"]), floats(found["best"]), floats(found["tried"]).reshape(-1, 2)
     excess = z - float(found["value"])
     shown = np.minimum(excess, LOW_SHARE * float(excess.max()))
-    heat = heatmap(
-        first, second, shown, "objective", "$method/0.75", unit="above<br>minimum", hover="%{customdata:.3g} above the minimum at %{x:.3g}, %{y:.3g}"
-    )
+    heat = heatmap(first, second, shown, "objective", "$method", unit="above<br>minimum", hover="%{customdata:.3g} above the minimum at %{x:.3g}, %{y:.3g}")
     heat |= {"customdata": excess, "zsmooth": "best"}
     inside = (tried[:, 0] <= first[-1]) & (tried[:, 1] <= second[-1])
     traces = [
         heat,
-        scatter(tried[inside, 0], tried[inside, 1], "tried", "$ink", symbol="circle-open", size=8, edge=1.5, hover="tried %{x:.3g}, %{y:.3g}"),
+        scatter(tried[inside, 0], tried[inside, 1], "tried", "$ink/0.5", symbol="circle-open", size=6, hover="cut at %{x:.3g}, %{y:.3g}"),
         scatter([best[0]], [best[1]], "minimum", "$method", symbol="diamond", size=12, hover="the learner's prices %{x:.3g}, %{y:.3g}"),
     ]
-    key = [("○ cut here", "$ink"), ("◆ minimum", "$method")]
+    key = [("○ cuts so far", "$muted"), ("◆ minimum", "$method")]
     if data["oracle"] is not None:
         exact = floats(data["oracle"]["p"])
         traces.append(scatter([exact[0]], [exact[1]], "exact", "$truth", symbol="x-thin-open", size=12, edge=3, hover="exact p* %{x:.3g}, %{y:.3g}"))
@@ -139,5 +137,5 @@ def _map(data: Mapping[str, Any], found: Mapping[str, Any]) -> Figure:
     x = axis(f"price of {resources[0]}", "reward / unit", range=[0, float(first[-1])], nticks=6, showgrid=False)
     y = axis(f"price of {resources[1]}", "reward / unit", range=[0, float(second[-1])], nticks=5, showgrid=False)
     plot = layout(x, y, top=34, annotations=key_row(*key))
-    summary = f"Pale is low. Cutting planes tried {len(tried)} prices and stopped at ({best[0]:.3g}, {best[1]:.3g})."
+    summary = f"Pale is low. The cuts of all solves gather where it is lowest; the newest prices are ({best[0]:.3g}, {best[1]:.3g})."
     return Figure("objective", "Prices are where the objective is lowest", traces, plot, summary, height=HEIGHT)

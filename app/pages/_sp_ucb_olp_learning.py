@@ -87,7 +87,7 @@ def prices(data: Mapping[str, Any]) -> Figure | None:
     said = ", ".join(f"{name} {value:.3g}" for name, value in zip(resources, settled, strict=True))
     summary = f"Mean prices of the later half: {said}."
     if oracle is not None:
-        summary += f" Dotted: the exact p* ({', '.join(f'{value:.3g}' for value in exact)}); the slack of {data['slack']:.1%} keeps prices above it."
+        summary += f" Dotted: the exact p* ({', '.join(f'{value:.3g}' for value in exact)}); the slack of {data['slack']:.1%} pulls prices up."
     return Figure("prices", "One price a resource, for all configurations", traces, plot, summary, height=HEIGHT)
 
 

@@ -11,7 +11,7 @@ POLICIES = {
     "lp-duals": "this method",
     "uniform-over-ties": "equal on ties",
     "greedy": "greedy, α = 0",
-    "single": "one setting",
+    "single": "learned fixed",
     "random": "random",
     "oracle": "oracle policy",
 }

@@ -11,7 +11,8 @@ from app.pages._sp_ucb_olp_marks import policy_name, rounds
 from app.plotting import Figure, Trace, alpha, axis, band, end_labels, floats, label, layout, line, rule, scatter
 
 HEIGHT, PHONE_PLOT_PX = 460, 250
-LABEL_ROOM = 0.34  # right of the last round, as a share of the rounds
+WIDE = 0.75  # ratio of the rays below which a label fits between them
+LABEL_ROOM = 0.4  # right of the last round, as a share of the rounds
 ORDER = ("oracle", "lp-duals", "uniform-over-ties", "greedy", "single", "random")
 
 
@@ -26,8 +27,8 @@ def reward(data: Mapping[str, Any], metrics: Mapping[str, Any]) -> Figure:
         top = horizon * oracle["v_mix"]
         at = np.array([0.0, horizon])
         traces += _rays(at, oracle)
-        ends += [(top, "<b>best mixture</b>", "$truth"), (horizon * oracle["v_fix"], "best fixed", "$truth")]
-        if oracle["v_fix"] < 0.93 * oracle["v_mix"]:
+        ends += [(top, "<b>best mix</b>", "$truth"), (horizon * oracle["v_fix"], "best fixed", "$truth")]
+        if oracle["v_fix"] < WIDE * oracle["v_mix"]:
             x = 0.8 * horizon
             notes.append(label(x, x * (oracle["v_fix"] + oracle["v_mix"]) / 2, "only mixing<br>gets here", "$muted", anchor="center"))
     curves = data.get("curves")

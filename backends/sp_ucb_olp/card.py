@@ -126,14 +126,14 @@ _SMALL = {"preset_instance": "synthetic-small-jobs", "configurations": 3, "budge
 
 CARD = Card(
     slug="sp-ucb-olp",
-    title="Which setting, which request",
+    title="Which configuration, which request",
     theme="decisions",
     paper=Paper(
         "A Two-Layer Framework for Joint Online Configuration Selection and Admission Control",
         "Owen Shen, Haoran Xu, Yinyu Ye, Peter Glynn, Patrick Jaillet",
         "https://arxiv.org/abs/2602.07663",
     ),
-    aha="No single setting is best: switching between them in the right proportion can earn nearly twice as much from the same budget.",
+    aha="No single configuration is best: switching between them in the right proportion can earn nearly twice as much from the same budget.",
     how=_HOW.strip(),
     reconstructed=_RECONSTRUCTED,
     metrics={

@@ -34,11 +34,16 @@ class Requests:
 class Instance(Protocol):
     """An environment. names: of the K configurations; resources: of the d resources with their unit; r_max and a_max: what the method is told."""
 
-    names: tuple[str, ...]
-    resources: tuple[str, ...]
-    r_max: float
-    a_max: float
-    source: str
+    @property
+    def names(self) -> tuple[str, ...]: ...
+    @property
+    def resources(self) -> tuple[str, ...]: ...
+    @property
+    def r_max(self) -> float: ...
+    @property
+    def a_max(self) -> float: ...
+    @property
+    def source(self) -> str: ...
 
     def surplus(self, prices: Array) -> tuple[Array, Array]:
         """Exact g (K,) and h (K, d) at prices (d,)."""

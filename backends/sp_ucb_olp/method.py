@@ -64,7 +64,7 @@ class _Run:
     def open(self, workload: Workload) -> None:
         """What stands before the first round."""
         params, terms, instance = self.params, workload.terms, workload.instance
-        size = f"{terms.horizon} rounds, {terms.configurations} configurations, {terms.budget.size} resources"
+        size = f"{terms.horizon} rounds, K = {terms.configurations}, d = {terms.budget.size}"
         self.data["made_by"] = self.data["made_by"] | {"data": instance.source, "size": size}
         self.data |= {
             "names": list(instance.names),
@@ -106,9 +106,8 @@ class _Run:
             "spending": picture.spending(play, oracle, done) | ({} if shown else {"fixed": None}),
             "ratios": {name: p.earned / (done * (oracle.v_mix if shown else 1.0)) for name, p in plays.items()},
         }
-        latest = play.solves[-1].decision if play.solves else None
-        if draw_map and latest is not None and latest.saddle is not None:
-            drawn = picture.objective(play, latest.saddle, play.samples.surplus(), oracle if shown else None)
+        if draw_map:
+            drawn = picture.objective(play, oracle if shown else None)
             if drawn is not None and len(drawn["grids"]) == 1 and shown:
                 drawn["exact"] = picture.exact_objective(workload, drawn["grids"][0])
             self.data["objective"] = drawn
@@ -119,19 +118,19 @@ class _Run:
         left = float(np.clip(play.left[done - 1] / play.total, 0.0, 1.0).min())
         names = ("competitive_ratio", "regret_over_sqrt_t", "w_error", "price_error")
         if not self.params.reveal_oracle:
-            return dict.fromkeys(names) | {"budget_left_min": left}
+            return {**dict.fromkeys(names), "budget_left_min": left}
         oracle = workload.oracle
         bound = done * oracle.v_mix
         mixture, prices = later_half(play, done)
         scarce = bool((oracle.prices > UNSCARCE * workload.terms.price_max).any())
         unique = scarce or workload.terms.configurations == 1
-        figures = (
+        figures: tuple[MetricValue, ...] = (
             play.earned / bound,
             (bound - play.earned) / math.sqrt(done),
             float(np.abs(mixture - oracle.mixture).max()) if unique else None,
             float(np.abs(prices - oracle.prices).max()),
         )
-        return dict(zip(names, figures, strict=True)) | {"budget_left_min": left}
+        return {**dict(zip(names, figures, strict=True)), "budget_left_min": left}
 
     def other_seeds(self, workload: Workload, first: Play) -> Iterator[Frame]:
         """The same learner on five more seeds: one run says little about a policy that explores."""

@@ -10,7 +10,7 @@ import numpy as np
 from backends.sp_ucb_olp.oracle import Oracle
 from backends.sp_ucb_olp.play import ACCEPT_TOLERANCE, Play
 from backends.sp_ucb_olp.saddle import Saddle
-from backends.sp_ucb_olp.surplus import Array, Samples, Surplus
+from backends.sp_ucb_olp.surplus import Array, surplus_of_samples
 from backends.sp_ucb_olp.workload import Workload
 
 CURVE_POINTS = 160  # of a curve over the rounds
@@ -20,6 +20,7 @@ CURVE_PRICES = 201  # of the objective over one price
 MAP_PRICES = 33  # a side of the objective over two prices
 REACH = 1.6  # of the largest price of interest: how far the objective is drawn
 CUTS = 8  # lines drawn
+TRIED = 200  # prices drawn
 
 
 def rounds_drawn(done: int, horizon: int) -> Array:
@@ -74,30 +75,33 @@ def spending(play: Play, oracle: Oracle, done: int) -> dict[str, Any]:
     return {"used": used, "fixed": oracle.fixed_use, "budget": play.terms.budget}
 
 
-def objective(play: Play, found: Saddle, surplus: Surplus, oracle: Oracle | None) -> dict[str, Any] | None:
-    """The learner's dual objective over one or two prices, with the prices its cuts were made at; None for more resources.
+def objective(play: Play, oracle: Oracle | None) -> dict[str, Any] | None:
+    """The dual objective of the learner's latest solve over one or two prices, with its cuts; None for more resources.
 
-    grid: (n,) prices of each axis; z: (n,) or (n, n), rows the second price; tried: (m, d); best: (d,); one price: exact (n,), the true
-    objective, and cuts (c, n), the lines that hold the objective up from below.
+    grids: (n,) prices of each axis; z: (n,) or (n, n), rows the second price; best: (d,); value: there. Two prices: tried (m, 2), where
+    the solves so far made cuts. One price: cuts (c, n), the lines that hold the objective up from below.
     """
-    terms, latest = play.terms, play.solves[-1].decision
-    resources = terms.budget.size
-    if resources > 2 or latest.radii is None:
+    terms, latest = play.terms, play.solves[-1]
+    resources, found, radii = terms.budget.size, latest.decision.saddle, latest.decision.radii
+    if resources > 2 or found is None or radii is None:
         return None
+    rewards, use = play.samples.first(latest.counts)
     grids = _grids(found, oracle, terms.price_max, resources)
-    drawn: dict[str, Any] = {"tried": found.tried, "best": found.prices, "value": found.value, "grids": grids}
+    drawn: dict[str, Any] = {"best": found.prices, "value": found.value, "grids": grids}
     if resources == 2:
         first, second = np.meshgrid(grids[0], grids[1])
         at = np.stack([first.ravel(), second.ravel()], axis=1)
-        heights = _heights(play.samples, latest.radii, at)
-        return drawn | {"z": (at @ terms.safe + heights).reshape(first.shape)}
+        heights = _heights(rewards, use, radii, at)
+        tried = np.concatenate([s.decision.saddle.tried for s in play.solves if s.decision.saddle is not None])
+        tried = np.unique(tried.round(6), axis=0)
+        return drawn | {"z": (at @ terms.safe + heights).reshape(first.shape), "tried": tried[:: -(-len(tried) // TRIED)]}
     grid = grids[0]
-    z = grid * terms.safe[0] + _heights(play.samples, latest.radii, grid[:, None])
-    lines = []
+    z = grid * terms.safe[0] + _heights(rewards, use, radii, grid[:, None])
+    surplus, lines = surplus_of_samples(rewards, use), []
     for price in found.tried[-CUTS:]:
         g, h = surplus(price)
-        best = int(np.argmax(g + latest.radii))
-        lines.append(terms.safe[0] * grid + g[best] + latest.radii[best] - h[best, 0] * (grid - price[0]))
+        best = int(np.argmax(g + radii))
+        lines.append(terms.safe[0] * grid + g[best] + radii[best] - h[best, 0] * (grid - price[0]))
     return drawn | {"z": z, "cuts": np.array(lines)}
 
 
@@ -113,13 +117,11 @@ def _grids(found: Saddle, oracle: Oracle | None, price_max: float, resources: in
     return [np.linspace(0.0, top, number) for top in reach]
 
 
-def _heights(samples: Samples, radii: Array, prices: Array) -> Array:
+def _heights(rewards: list[Array], use: list[Array], radii: Array, prices: Array) -> Array:
     """(m,) max over k of the empirical surplus and its radius at prices (m, d)."""
-    each = []
-    for k, radius in enumerate(radii):
-        rewards, use = samples.of(k)
-        each.append(np.maximum(rewards[:, None] - use @ prices.T, 0.0).mean(axis=0) + radius)
-    return np.max(each, axis=0)
+    each = [np.maximum(r[:, None] - a @ prices.T, 0.0).mean(axis=0) + radius for r, a, radius in zip(rewards, use, radii, strict=True)]
+    highest: Array = np.max(each, axis=0)
+    return highest
 
 
 def answer(oracle: Oracle) -> dict[str, Any]:

@@ -38,10 +38,11 @@ def admit(worth: Array, use: Array, remaining: Array) -> Array:
 
 @dataclass(slots=True)
 class Solve:
-    """A decision and the round from which it holds."""
+    """A decision, the round from which it holds, and how many samples of each configuration (K,) it was made from."""
 
     round: int
     decision: Decision
+    counts: Array
 
 
 @dataclass
@@ -100,7 +101,7 @@ class Play:
             due = not self.solves or (self.policy.learns and (self.done - first) % self.resolve_every == 0)
             if due:
                 self.check()
-                self.solves.append(Solve(self.done, self.policy.decide(self.samples)))
+                self.solves.append(Solve(self.done, self.policy.decide(self.samples), self.samples.counts.copy()))
             end = min(until, self.terms.horizon)
             if self.policy.learns:
                 end = min(end, self.done + self.resolve_every - (self.done - first) % self.resolve_every)

@@ -61,7 +61,8 @@ class Decision:
 class Policy(Protocol):
     """learns: whether it starts with one request of each configuration, all rejected, and decides anew as requests come in."""
 
-    learns: bool
+    @property
+    def learns(self) -> bool: ...
 
     def decide(self, samples: Samples) -> Decision: ...
 

@@ -96,12 +96,10 @@ class Samples:
             self._rewards[k][start:end], self._use[k][start:end] = rewards[mine], use[mine]
             self.counts[k] = end
 
-    def of(self, k: int) -> tuple[Array, Array]:
-        """(N_k,) rewards and (N_k, d) use of configuration k."""
-        n = self.counts[k]
-        return self._rewards[k][:n], self._use[k][:n]
+    def first(self, counts: Array) -> tuple[list[Array], list[Array]]:
+        """The first ``counts`` (K,) samples of the configurations: rewards (n_k,) and use (n_k, d) each."""
+        return [r[:n] for r, n in zip(self._rewards, counts, strict=True)], [a[:n] for a, n in zip(self._use, counts, strict=True)]
 
     def surplus(self) -> Surplus:
         """The empirical surplus of all configurations; each has at least one sample."""
-        rewards, use = zip(*(self.of(k) for k in range(len(self.counts))), strict=True)
-        return surplus_of_samples(rewards, use)
+        return surplus_of_samples(*self.first(self.counts))
