@@ -110,8 +110,10 @@ def spectrum(weights: np.ndarray) -> Spectrum:
 
 
 def positions(graph: nx.Graph) -> np.ndarray:
-    """(n, 2) places for a drawing: regular graphs on a circle, others by stress (Kamada-Kawai)."""
+    """(n, 2) places in [-1, 1] for a drawing: regular graphs on a circle, others by stress (Kamada-Kawai)."""
     nodes = sorted(graph)
     regular = len({degree for _, degree in graph.degree}) == 1
     placed = nx.circular_layout(graph) if regular or len(nodes) < 3 else nx.kamada_kawai_layout(graph)
-    return np.array([placed[node] for node in nodes])
+    xy = np.array([placed[node] for node in nodes])
+    middle, half = (xy.max(axis=0) + xy.min(axis=0)) / 2, np.ptp(xy, axis=0) / 2
+    return (xy - middle) / np.where(half > 1e-9, half, 1.0)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from backends.compressed_doco import compressors, graphs, picture, theory
-from backends.compressed_doco.card import Params
+from backends.compressed_doco.card import BLOCKS, Params
 from backends.compressed_doco.compressors import NUMBER_BITS, Compressor
 from backends.compressed_doco.data import make_stream
 from backends.compressed_doco.dogd import Settings, d_ogd, dc_dogd, theory_offset
@@ -23,7 +23,6 @@ from backends.compressed_doco.topdogd import Block, Plan, top_dogd
 from backends.contract import Context, Frame, InputError, MetricValue
 
 LIVE = ("gossip_rounds", "compensation_rounds")
-BLOCKS = ((3, 1), (5, 2), (10, 3), (20, 5), (40, 10))  # L1 and L2 of the U-curve
 STREAMED = 14  # frames of the person's own run
 DECAY_ROUNDS = 60
 GOSSIP_STEPS = (0.03, 0.05, 0.07, 0.1, 0.14, 0.2, 0.28, 0.4, 0.56, 0.8, 1.0)
@@ -229,6 +228,7 @@ class _Run:
             self.data["fan"] = picture.fan(newest)
         self.data["course"] = picture.course(blocks)
         self.add_curve("top-dogd", played)
+        self.data["lost"] = played.diverged
         self.metrics["max_regret_per_round"] = played.final
         self.metrics["consensus_rms"] = played.consensus
         self.metrics["bits_per_learner"] = float(played.bits[-1])
@@ -348,7 +348,8 @@ class _Run:
 
     def summary(self, own: Played, plan: Plan) -> str:
         if own.diverged is not None:
-            return f"diverged and stopped in round {own.diverged}: the replicas are too stale for a gossip step of {plan.gossip_step:.3g}, so regret is undefined"
+            step = f"a gossip step of {plan.gossip_step:.3g}"
+            return f"diverged and stopped in round {own.diverged}: the replicas are too stale for {step}, so regret is undefined"
         dcdogd, best = self.metrics["max_regret_per_round_dcdogd"], self.metrics["best_block"]
         text = f"regret {own.final:.4f} a sample with blocks of {plan.block} rounds, DC-DOGD {dcdogd:.4f}"
         return f"{text}; best block {best} rounds" if best is not None else f"{text}; all five block lengths diverged, so there is no best one"
@@ -369,7 +370,8 @@ def _refuse(params: Params) -> None:
     """What the fields' own bounds do not say."""
     block = params.gossip_rounds + params.compensation_rounds
     if block > params.horizon:
-        raise InputError("gossip_rounds", f"a block of {block} rounds is longer than the horizon of {params.horizon}", "shorten the block or lengthen the horizon")
+        problem = f"a block of {block} rounds is longer than the horizon of {params.horizon}"
+        raise InputError("gossip_rounds", problem, "shorten the block or lengthen the horizon")
     if params.feedback != "gradient" and params.delta >= params.radius:
         raise InputError("delta", f"queries {params.delta:g} away leave the ball of radius {params.radius:g}", "choose delta below the radius")
     if params.compressor == "quantiser" and params.omega == 1:

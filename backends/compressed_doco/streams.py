@@ -26,12 +26,16 @@ class Best:
 
 
 class Stream(Protocol):
-    """n learners, T rounds, d dimensions; curvature mu (0: merely convex); scale: a typical loss at the origin; bound: of a gradient there."""
+    """The losses of n learners in T rounds and d dimensions; curvature mu is 0 where they are merely convex."""
 
-    learners: int
-    horizon: int
-    dimension: int
-    curvature: float
+    @property
+    def learners(self) -> int: ...
+    @property
+    def horizon(self) -> int: ...
+    @property
+    def dimension(self) -> int: ...
+    @property
+    def curvature(self) -> float: ...
 
     def local_losses(self, start: int, stop: int, points: np.ndarray) -> np.ndarray:
         """f_{t,i}(point_i), (..., L, n), for rounds start to stop - 1."""
