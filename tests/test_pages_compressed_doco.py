@@ -131,6 +131,7 @@ def test_the_u_curve_has_its_peers_the_exact_answer_and_a_line_to_drag() -> None
 def test_what_diverged_says_so() -> None:
     made = diverged()
     assert "flew apart" in made["learners"].summary
+    assert "fly apart" in made["learners"].title
     assert "diverges" in made["contraction"].summary
     assert "diverged" in made["ablation"].summary
     assert not any(t["name"] == "this run" for t in made["learners"].traces)

@@ -144,7 +144,7 @@ def contraction(data: Mapping[str, Any]) -> Figure | None:
     ]
     pairs = (
         (bound, "bound", "$truth"),
-        (theory, f"theory γ {found['step_theory']:.2g}", "$peer-1"),
+        (theory, "theorem's γ", "$peer-1"),
         (used, f"γ = {found['step_used']:.2g}", "$method"),
     )
     ends = [(math.log10(values[-1]), words, colour) for values, words, colour in pairs if np.isfinite(values[-1])]
@@ -169,18 +169,24 @@ def ablation(data: Mapping[str, Any]) -> Figure | None:
     styles = (("on", "compensating", "$method"), ("off", "gossiping", "$peer-1"), ("none", "without", "$peer-2"))
     curves = {name: (floats(found[name]["stop"]), _positive(found[name]["residual"])) for name, *_ in styles}
     every = np.concatenate([y for _, y in curves.values()])
-    reach = _log_range(every)
+    reach, title = _log_range(every), ("stale at a block's start", "length of a decision")
+    is_log = reach[1] - reach[0] > 1
+    if is_log:
+        y_axis = log_axis(*title, 10 ** np.array(reach), range=reach)
+    else:
+        reach = [0.0, 1.05 * float(np.nanmax(every, initial=1e-9))]
+        y_axis = axis(*title, range=reach)
     traces, ends, told = [], [], []
     for name, words, colour in styles:
         t, y = curves[name]
         traces.append(line(t, y, words, colour, width=1.5, hover=f"{words}: %{{y:.3g}}"))
         if np.isfinite(y[-1]):
-            ends.append((math.log10(y[-1]), words, colour))
+            ends.append((math.log10(y[-1]) if is_log else float(y[-1]), words, colour))
         value = found[name]["regret"]
         told.append(f"{words} {'diverged' if value is None else f'{value:.4f}'}")
     plot = layout(
         axis("round", "count", range=[0, max(float(t.max()) for t, _ in curves.values())]),
-        log_axis("stale at a block's start", "length of a decision", 10 ** np.array(reach), range=reach),
+        y_axis,
         right=104,
         annotations=end_labels(ends, (reach[0], reach[1]), HALF_PLOT_PX),
     )
@@ -197,4 +203,4 @@ def constants(data: Mapping[str, Any]) -> Panel | None:
     graph = data["graph"]
     note = f"Gap ρ = {graph['gap']:.4g}, β = {graph['beta']:.4g}, ω = {data['omega']:.3g}. The theorem's values are right in order and useless live."
     summary = "The theorem's constants beside those used in this run."
-    return Panel("constants", "table", "Theory and practice", {"columns": columns, "rows": [list(row) for row in rows], "note": note}, summary, "half")
+    return Panel("constants", "table", "Theory and practice", {"columns": columns, "rows": [list(row) for row in rows], "note": note}, summary, "wide")

@@ -16,6 +16,7 @@ UPPER, LOWER = (0.52, 1.0), (0.0, 0.32)  # how the rows share the height
 GRAPH, FAN = (0.0, 0.3), (0.46, 1.0)  # and the upper row its width
 STICK = 0.3  # length of the longest stick, in widths of half a graph
 FRAMES = 40  # of the animation, at most
+HARDLY = 0.4  # of the distance from the mean is left: that is hardly agreement
 NEVER = "never talking"
 DIVERGING = [[0, "$peer-1"], [0.5, "$surface"], [1, "$method"]]
 SHOWN = (3.3, 190)  # rounds of a block at the ends of the U-curve's axis; the right end leaves room for names
@@ -46,10 +47,25 @@ def learners(data: Mapping[str, Any], params: Any, *, animated: bool) -> Figure:
 
 
 def _title(data: Mapping[str, Any]) -> str:
-    best = data.get("u", {}).get("best")
-    if best is None:
+    if data.get("lost") is not None:
+        return "The replicas are too stale: the learners fly apart"
+    if "fan" not in data:
         return "Learners fan out when they move, and agree again while they whisper"
-    return f"They fan out and agree again; blocks of {best} rounds do best"
+    first, stop = _last_block(data)
+    plane = floats(data["fan"]["plane"])
+    before, after = (float((plane[index] ** 2).sum()) for index in (first, stop - 1))
+    what = "They fan out and agree again" if after < HARDLY**2 * before else "They hardly agree before they move again"
+    best = data.get("u", {}).get("best")
+    return what if best is None else f"{what}; blocks of {best} rounds do best"
+
+
+def _last_block(data: Mapping[str, Any]) -> tuple[int, int]:
+    """Where the last block that was played out begins and ends among the rounds of the fan."""
+    rounds = floats(data["fan"]["round"])
+    begins = np.flatnonzero(np.append(True, np.diff(rounds) == 0))  # a new block begins in the round in which the former ends
+    if len(begins) < 2 or data.get("lost") is not None:
+        return int(begins[-1]), len(rounds)
+    return int(begins[-2]), int(begins[-1])
 
 
 # ---------------------------------------------------------------------------------------------------- the graph
@@ -103,7 +119,7 @@ def _frames(data: Mapping[str, Any], at: tuple[int, int, int]) -> list[dict[str,
     plane, rounds = floats(fan["plane"]), floats(fan["round"])
     reach = _reach(plane)
     begins = np.flatnonzero(np.append(True, np.diff(rounds) == 0))
-    first = int(begins[-2]) if len(begins) > 1 else 0
+    first, _ = _last_block(data)
     shown = np.unique(np.linspace(first, len(plane) - 1, FRAMES).round().astype(int))
     made = []
     for index in shown.tolist():
@@ -222,11 +238,8 @@ def plane(data: Mapping[str, Any]) -> Figure | None:
     fan = data.get("fan")
     if fan is None:
         return None
-    points, rounds, share = floats(fan["plane"]), floats(fan["round"]), floats(fan["share"])
-    begins = np.flatnonzero(np.append(True, np.diff(rounds) == 0))
-    first = int(begins[-2]) if len(begins) > 1 else 0
-    stop = int(begins[-1]) if len(begins) > 1 else len(points)
-    block = points[first:stop]
+    share = floats(fan["share"])
+    block = floats(fan["plane"])[slice(*_last_block(data))]
     n = block.shape[1]
     gap = np.full((1, n, 2), np.nan)
     x, y = np.moveaxis(np.concatenate([block, gap]), 1, 0).reshape(-1, 2).T
@@ -246,5 +259,5 @@ def plane(data: Mapping[str, Any]) -> Figure | None:
     )
     before, after = (float(np.sqrt((part**2).sum(axis=1).mean())) for part in (block[0], block[-1]))
     summary = f"In the last block drawn the learners' distance from their mean goes from {before:.3g} to {after:.3g} in this plane."
-    return Figure("plane", "One block: how they come together", traces, plot, summary, height=380)
+    return Figure("plane", "One block, in the plane", traces, plot, summary, height=380)
 
