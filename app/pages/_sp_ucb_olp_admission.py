@@ -137,5 +137,5 @@ def _map(data: Mapping[str, Any], found: Mapping[str, Any]) -> Figure:
     x = axis(f"price of {resources[0]}", "reward / unit", range=[0, float(first[-1])], nticks=6, showgrid=False)
     y = axis(f"price of {resources[1]}", "reward / unit", range=[0, float(second[-1])], nticks=5, showgrid=False)
     plot = layout(x, y, top=34, annotations=key_row(*key))
-    summary = f"Pale is low. The cuts of all solves gather where it is lowest; the newest prices are ({best[0]:.3g}, {best[1]:.3g})."
+    summary = f"Faint is low. The cuts of all solves gather where it is lowest; the newest prices are ({best[0]:.3g}, {best[1]:.3g})."
     return Figure("objective", "Prices are where the objective is lowest", traces, plot, summary, height=HEIGHT)

@@ -11,6 +11,7 @@ from app.pages._sp_ucb_olp_marks import policy_name, rounds
 from app.plotting import Figure, Trace, alpha, axis, band, end_labels, floats, label, layout, line, rule, scatter
 
 HEIGHT, PHONE_PLOT_PX = 460, 250
+CLOSE = 0.015  # two shares nearer than this need a decimal
 WIDE = 0.75  # ratio of the rays below which a label fits between them
 LABEL_ROOM = 0.4  # right of the last round, as a share of the rounds
 ORDER = ("oracle", "lp-duals", "uniform-over-ties", "greedy", "single", "random")
@@ -69,7 +70,8 @@ def _title(data: Mapping[str, Any], metrics: Mapping[str, Any]) -> str:
     fixed = oracle["v_fix"] / oracle["v_mix"]
     if ratio is None or int(data.get("done", 0)) == 0:
         return f"No fixed configuration can earn more than {fixed:.0%} of the best mixture"
-    return f"{ratio:.0%} of the best mixture's reward; the best fixed configuration could earn {fixed:.0%}"
+    digits = 1 if abs(ratio - fixed) < CLOSE else 0
+    return f"{ratio:.{digits}%} of the best mixture's reward; the best fixed configuration could earn {fixed:.{digits}%}"
 
 
 def _summary(data: Mapping[str, Any], metrics: Mapping[str, Any]) -> str:

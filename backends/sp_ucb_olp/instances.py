@@ -129,8 +129,8 @@ def crossing_surpluses(configurations: int = 2) -> UniformRewards:
 class LinearRewards:
     """Every configuration sees the same job of (processor, memory) = x; r = max(c_k.x + N(0, 0.1^2), 0.01) and the job uses x.
 
-    jobs: (n, 2) with weights (n,): the law of x, or quadrature nodes of it; drawn: (T, 2) jobs in their order where these are given
-    (a trace), else None and ``law`` draws them.
+    coefficients: (K, 2); jobs: (n, 2) with weights (n,), the law of x or quadrature nodes of it; ``law`` draws the jobs of a run, and
+    without one the jobs come in their own order (a trace).
     """
 
     coefficients: Array
