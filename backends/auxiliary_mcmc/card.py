@@ -125,7 +125,7 @@ _RECONSTRUCTED = (
     "coin uphill in energy; ours does not."
 )
 
-_FAST = {"scene": "gaussian-2d", "n": 1000, "budget": 320}
+_FAST = {"scene": "gaussian-2d", "n": 1000, "budget": 160}
 
 CARD = Card(
     slug="auxiliary-mcmc",
