@@ -331,3 +331,11 @@ def test_samplers_refuse_what_they_cannot_do() -> None:
         Logistic(torch.ones(2, 1), torch.tensor([0.0, 2.0]))
     with pytest.raises(ValueError, match="not finite"):
         RobustRegression(torch.tensor([[math.nan]]), torch.tensor([0.0]))
+
+
+def test_a_step_that_draws_no_row_at_all_is_taken() -> None:
+    rng = np.random.default_rng(0)
+    model = RobustRegression(torch.from_numpy(rng.normal(size=(5, 2))), torch.from_numpy(rng.normal(size=5)), tempering=1e-6)
+    ran = run_chains(PoissonSampler(model, Mala(), step=0.1, kappa=1e-3), torch.zeros(2, 2), 20, generator())
+    assert int(ran.touched.sum()) == 0
+    assert ran.accepted.all()

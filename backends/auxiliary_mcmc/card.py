@@ -125,7 +125,7 @@ _RECONSTRUCTED = (
     "coin uphill in energy; ours does not."
 )
 
-_FAST = {"scene": "gaussian-2d", "n": 1000, "budget": 320}
+_FAST = {"scene": "gaussian-2d", "n": 1000, "budget": 160}
 
 CARD = Card(
     slug="auxiliary-mcmc",
@@ -169,7 +169,7 @@ CARD = Card(
         Step(
             "quarter",
             "Same rows, three proposals: compare the bars of Poisson-MH, -Barker and -MALA here and at acceptance .55. Which lose most by the longer steps?",
-            "Barker and MALA are well ahead of the random walk, which reads the very same rows. Longer steps cost those two half or more, the random walk little.",
+            "Barker and MALA are well ahead of the random walk, which reads the very same rows. Longer steps cost the two half or more, the walk little.",
         ),
         Step(
             "gentle",

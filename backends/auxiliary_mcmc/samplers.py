@@ -60,7 +60,7 @@ class PoissonSampler:
 
     def first(self, theta: Tensor, known: Known, generator: Generator) -> Minibatch:
         slots = thinning.draw_slots(self.alias, theta.new_full((theta.shape[0],), self.lam + self.total), generator)
-        rows = self.model.table.index_select(0, slots.row.view(-1)).view(*slots.row.shape, -1)
+        rows = self.model.table.index_select(0, slots.row.view(-1)).view(*slots.row.shape, self.model.table.shape[1])
         bound = rows[..., self._column]
         seen = self.model.look(rows, theta)
         phi = bound - seen.energy
@@ -120,7 +120,7 @@ class UniformGradient:
 
     def draw(self, theta: Tensor, generator: Generator) -> Estimate:
         index = torch.randint(self.n, (theta.shape[0], self.batch), generator=generator, device=theta.device)
-        rows = self.model.table.index_select(0, index.view(-1)).view(*index.shape, -1)
+        rows = self.model.table.index_select(0, index.view(-1)).view(*index.shape, self.model.table.shape[1])
         return Estimate(index, rows, self.at(rows, theta))
 
     def at(self, rows: Tensor, theta: Tensor) -> Tensor:
