@@ -169,7 +169,7 @@ class _Run:
         """Measures every cloud and draws the chosen ones."""
         row: dict[str, Any] = {"time": number * self.params.step}
         for name, x in now.items():
-            row[f"mean {name}"] = picture.coordinates(found.domain, x).mean(0) if self.known(name, found, x) else np.full(len(self.data["names"]), np.nan)
+            row[f"mean {name}"] = picture.coordinates(found.domain, x).mean(0) if self.known(name, found) else np.full(len(self.data["names"]), np.nan)
             if name in ("mirror", "projected"):
                 distance = found.domain.wall_distance(x).numpy()
                 row |= {f"near {name}": float((distance < picture.NEAR_WALL).mean()), f"on {name}": float((distance < 1e-12).mean())}
@@ -192,7 +192,7 @@ class _Run:
         self.data["trace"] = {name: np.array(values, float) for name, values in self.trace.items()}
         self.measure(found, law)
 
-    def known(self, name: str, found: Scene, x: Tensor) -> bool:
+    def known(self, name: str, found: Scene) -> bool:
         """Larger matrices that left the set have no place among the eigenvalues of those inside."""
         return not (name == "unconstrained" and isinstance(found.domain, Spectraplex) and found.domain.size > 2)
 
