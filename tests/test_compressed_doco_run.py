@@ -112,6 +112,13 @@ def test_every_kind_of_run_ends(values: dict[str, Any]) -> None:
     assert all(value is not None for value in last.metrics.values()), last.message
 
 
+def test_a_share_that_the_compressor_cannot_keep_is_said() -> None:
+    coarse = frames(**SMALL | {"compressor": "quantiser", "omega": 0.03})[-1]
+    assert coarse.data["omega"] == pytest.approx(1 / (1 + np.sqrt(65)))
+    assert "0.03 was asked" in coarse.data["notes"][0]
+    assert frames(**SMALL)[-1].data["notes"] == []
+
+
 REFUSED = [
     ({"horizon": 60, "gossip_rounds": 60, "compensation_rounds": 1}, "gossip_rounds"),
     ({"feedback": "two-point", "delta": 2.0, "radius": 2.0}, "delta"),

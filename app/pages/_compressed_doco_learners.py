@@ -19,8 +19,8 @@ FRAMES = 40  # of the animation, at most
 HARDLY = 0.4  # of the distance from the mean is left: that is hardly agreement
 NEVER = "never talking"
 DIVERGING = [[0, "$peer-1"], [0.5, "$surface"], [1, "$method"]]
-SHOWN = (3.3, 190)  # rounds of a block at the ends of the U-curve's axis; the right end leaves room for names
-NAMED_FROM = 56  # where that room begins
+SHOWN = (3.3, 56)  # rounds of a block from where to where the U-curve's levels are drawn, at least
+NAME_ROOM = 0.6  # right of them, for their names, in decades
 Notes = list[dict[str, Any]]
 
 
@@ -167,14 +167,14 @@ def _fan(data: Mapping[str, Any]) -> tuple[list[Trace], Notes, list[dict[str, An
 
 def _u_curve(data: Mapping[str, Any], params: Any) -> tuple[list[Trace], Notes, list[dict[str, Any]], dict[str, Any]]:
     """Regret against the length of a block; peers as levels, the best fixed decision at zero, this run as a line to drag."""
-    reach = [math.log10(v) for v in SHOWN]
+    length = params.gossip_rounds + params.compensation_rounds
+    across = [math.log10(min(SHOWN[0], 0.9 * length)), math.log10(max(SHOWN[1], 1.1 * length))]
     ticks = [sum(pair) for pair in BLOCKS] + [100]
     axes = {
-        "xaxis3": axis("block length L", "rounds, log scale", range=reach, showgrid=False, anchor="y3"),
+        "xaxis3": axis("block length L", "rounds, log scale", range=[across[0], across[1] + NAME_ROOM], showgrid=False, anchor="y3"),
         "yaxis3": axis("regret", "loss per sample", domain=LOWER, anchor="x3", nticks=4),
     }
     axes["xaxis3"] |= {"tickvals": [math.log10(t) for t in ticks], "ticktext": ticks}
-    length = params.gossip_rounds + params.compensation_rounds
     on: dict[str, Any] = {"xaxis": "x3", "yaxis": "y3"}
     here = math.log10(length)
     shapes = [rule(here, "block", "$method", dash="dash", width=2, xref="x3", yref="y3 domain", editable=True)]
@@ -188,7 +188,6 @@ def _u_curve(data: Mapping[str, Any], params: Any) -> tuple[list[Trace], Notes, 
     top = 1.2 * max([*known, *(value for name, value, _ in peers if name != NEVER)], default=1.0)
     peers = [(name, value, colour) for name, value, colour in peers if value < top]
     axes["yaxis3"]["range"] = [-0.09 * top, top]
-    across = [reach[0], math.log10(max(NAMED_FROM, 1.1 * length))]
     traces = [line(across, [value] * 2, name, colour, width=1.5, hover=f"{name}: {value:.4f}", **on) for name, value, colour in peers]
     traces.append(line(across, [0, 0], "best fixed", "$truth", hover="the best fixed decision", **on))
     said = [f"blocks of {g + c} rounds" for g, c in zip(u["gossip"], u["compensation"], strict=True)]
@@ -202,7 +201,7 @@ def _u_curve(data: Mapping[str, Any], params: Any) -> tuple[list[Trace], Notes, 
     if own is not None:
         traces.append(scatter([here], [own], "this run", "$method", symbol="circle-open", size=16, edge=2, hover=f"this run: {own:.4f}", **on))
     named = [(value, name, colour) for name, value, colour in [*peers, ("best fixed", 0.0, "$truth")]]
-    notes += [note | {"xref": "x3 domain", "xshift": -2} for note in end_labels(named, (-0.09 * top, top), PHONE_U_PX, anchor="right", yref="y3")]
+    notes += [note | {"x": across[1], "xref": "x3"} for note in end_labels(named, (-0.09 * top, top), PHONE_U_PX, yref="y3")]
     return traces, notes, shapes, axes
 
 

@@ -30,6 +30,7 @@ GOSSIP_STEPS = (0.03, 0.05, 0.07, 0.1, 0.14, 0.2, 0.28, 0.4, 0.56, 0.8, 1.0)
 BEYOND, DCDOGD_ETAS = (1.0, 1.25, 1.5), (2.0, 3.5, 6.0)
 OGD_ETAS = (2.0, 4.0, 8.0, 16.0)
 CONVEX_ETAS = (0.5, 1.0, 2.0, 4.0)  # on strongly convex losses, in units of 1 / mu
+FAR_FROM_ASKED = 0.1  # relative; from here on it is said that another share is used than was asked for
 CHECK_EACH = 50  # rounds of a peer
 STREAM_FIELDS = ("data", "learners", "horizon", "label_skew", "seed")
 MESSAGE_FIELDS = (*STREAM_FIELDS, "graph", "compressor", "omega")
@@ -44,7 +45,6 @@ class Setting:
     """What all algorithms share: stream (T, n, d), its best decision, weights W (n, n) and their spectrum, omega as promised."""
 
     stream: Stream
-    source: str
     best: Best
     weights: np.ndarray
     spectrum: graphs.Spectrum
@@ -143,7 +143,9 @@ class _Run:
         }
         self.data["best"] = {"loss": float(best.losses.mean() / params.learners), "gap": best.gap}
         self.data["omega"] = omega
-        return Setting(stream, source, best, weights, spectrum, omega)
+        if abs(omega / self.params.omega - 1) > FAR_FROM_ASKED:
+            self.data["notes"] = [f"a share of {self.params.omega:g} was asked; with {d} numbers a vector this compressor's nearest is {omega:.3g}"]
+        return Setting(stream, best, weights, spectrum, omega)
 
     def compressor(self, dimension: int) -> Compressor:
         return compressors.make(self.params.compressor, self.params.omega, dimension, self.rng(MESSAGE_DRAWS))
