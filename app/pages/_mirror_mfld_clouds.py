@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from app.plotting import Figure, Trace, alpha, axis, floats, heatmap, key_row, label, layout, line, scatter
+from app.plotting import Figure, Trace, alpha, axis, floats, heatmap, key_row, label, layout, line, scatter, stacked_when_narrow
 
 HEIGHT = math.sqrt(3) / 2
 EDGE = 0.04
@@ -38,10 +38,10 @@ def cloud(data: Mapping[str, Any], params: Any) -> Figure:
             key.insert(0, (f"{mark} {name}", colour))
             traces += _marks(data, name, colour, symbol)
     if any(np.any(c["at_wall"]) for c in clouds.values()):
-        key.append(("\u25cf \u25c6 at the wall", "$warning"))
+        key.append(("\u25c6 wall", "$warning"))
     leading = "mirror" if "mirror" in clouds else "projected"
     if "exact" in data:
-        key.append(("\u2014 exact law", "$truth"))
+        key.append(("\u2014 exact", "$truth"))
         traces += _exact(data)
     if "network" not in data and data["size"] == 2:
         middle = floats(clouds[leading]["mean"])
@@ -58,7 +58,9 @@ def cloud(data: Mapping[str, Any], params: Any) -> Figure:
         traces += drawn
         notes.append(label(1, 1, "in the mirror: no walls", "$ink", anchor="right", xref="paper", yref="paper", yanchor="bottom", shift=(0, 8)))
         x["domain"] = list(PRIMAL)
-    plot = layout(x, y, top=34, annotations=[*key_row(*key), *notes, *_corners(domain)], shapes=shapes, meta={"editable": bool(shapes)}, **beside)
+    notes = [*key_row(*key), *notes, *_corners(domain)]
+    meta = {"editable": bool(shapes)} | (stacked_when_narrow(notes, DUAL[0], upper=0.42, lower=0.26) if beside else {})
+    plot = layout(x, y, top=34, annotations=notes, shapes=shapes, meta=meta, **beside)
     return Figure("cloud", title, traces, plot, summary, "main", height=520)
 
 

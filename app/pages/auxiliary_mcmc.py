@@ -10,7 +10,7 @@ import numpy as np
 
 from app.pages._auxiliary_mcmc_laws import gap_bound, marginal_laws, ratios_and_batches, trace_lines
 from app.pages._auxiliary_mcmc_race import effective_sizes, error_race, shown_name
-from app.plotting import Changes, Figure, Trace, View, alpha, axis, bars, floats, label, layout, line, plain_text, scatter
+from app.plotting import Changes, Figure, Trace, View, alpha, axis, bars, floats, label, layout, line, plain_text, scatter, stacked_when_narrow
 from backends.contract import Frame
 
 LEFT, RIGHT = (0.0, 0.44), (0.56, 1.0)
@@ -80,6 +80,7 @@ def _main(data: Mapping[str, Any], metrics: Mapping[str, Any]) -> Figure:
         xaxis2=right[2] | {"domain": list(RIGHT), "anchor": "y2"},
         yaxis2=right[3] | {"anchor": "x2"},
         annotations=notes,
+        meta=stacked_when_narrow(notes, RIGHT[0]),
     )
     return Figure("main", _title(data), [*left[0], *right[0]], plot, _summary(data, metrics), "main", height=470)
 
