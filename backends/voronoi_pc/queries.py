@@ -48,6 +48,7 @@ def conditional_bounds(node: VoronoiSum, event: Mapping[int, Span], evidence: Ev
 
     event: variable (from 0) -> (low, high), of variables that are not fixed. Raises ValueError for evidence of mass 0 and for an event on a fixed variable.
 
+    >>> import math
     >>> from backends.voronoi_pc import Experts
     >>> centres = [[-1.0, 0.0], [1.0, 0.0]]
     >>> node = VoronoiSum(centres, [0.5, 0.5], Experts.of(centres, [[1.0, 1.0]] * 2))
