@@ -121,7 +121,7 @@ def test_third_answer_sgld_settles_elsewhere_and_tuna_rejects() -> None:
     gentle, astray = preset("gentle"), preset("sgld-trap")
     assert gentle.metrics["sgld_sd_ratio"] == pytest.approx(1.19, abs=0.06)
     assert astray.metrics["sgld_sd_ratio"] == pytest.approx(3.2, abs=0.7)
-    assert (gentle.metrics["acceptance"], astray.metrics["acceptance"]) == pytest.approx((0.38, 0.02), abs=0.02)
+    assert (gentle.metrics["acceptance"], astray.metrics["acceptance"]) == pytest.approx((0.38, 0.04), abs=0.02)
     assert astray.data["curves"]["sgld"]["error"][-1] > 3 * astray.data["curves"]["tuna-sgld"]["error"][-1]
 
 

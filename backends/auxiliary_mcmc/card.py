@@ -174,7 +174,7 @@ CARD = Card(
         Step(
             "gentle",
             "SGLD beside Tuna-SGLD, step 0.25. Then take step 0.6: which of the two pays, and how?",
-            "SGLD: its spread is a fifth too wide, then three times the exact one. Tuna-SGLD makes the same moves and rejects them: acceptance .38, then .02.",
+            "SGLD: its spread is a fifth too wide, then three times the exact one. Tuna-SGLD makes the same moves and rejects them: acceptance .38, then .04.",
         ),
     ),
     claims=(),
