@@ -147,14 +147,14 @@ CARD = Card(
         "seconds": Metric("s", "wall time of the run", "lower", "measured"),
     },
     presets=(
-        Preset("equal-budgets", "Equal budgets", {}, 4),
-        Preset("unequal-budgets", "Unequal budgets", {"budgets": [0.1, 0.4, 0.25, 0.25]}, 4),
-        Preset("uniform-ties", "Equal weight on ties", {"budgets": [0.1, 0.4, 0.25, 0.25], "mixture": "uniform-over-ties"}, 4),
-        Preset("crossing", "One resource, dear or cheap", {"preset_instance": "crossing", "budgets": [0.3, 0.25, 0.25, 0.25]}, 4),
-        Preset("cluster", "Synthetic cluster", _CLUSTER, 5),
-        Preset("small-jobs", "Small jobs", _SMALL, 6),
-        Preset("digits", "Digits at three precisions", {"preset_instance": "digits", "configurations": 3, "budgets": [0.1, 0.2, 0.25, 0.25]}, 8),
-        Preset("exploration-off", "Where it fails: no exploration", {**_SMALL, "alpha": 0.0, "seed": 5}, 8, fails=True),
+        Preset("equal-budgets", "Equal budgets", {}, 3),
+        Preset("unequal-budgets", "Unequal budgets", {"budgets": [0.1, 0.4, 0.25, 0.25]}, 3),
+        Preset("uniform-ties", "Equal weight on ties", {"budgets": [0.1, 0.4, 0.25, 0.25], "mixture": "uniform-over-ties"}, 3),
+        Preset("crossing", "One resource, dear or cheap", {"preset_instance": "crossing", "budgets": [0.3, 0.25, 0.25, 0.25]}, 2),
+        Preset("cluster", "Synthetic cluster", _CLUSTER, 3),
+        Preset("small-jobs", "Small jobs", _SMALL, 2),
+        Preset("digits", "Digits at three precisions", {"preset_instance": "digits", "configurations": 3, "budgets": [0.1, 0.2, 0.25, 0.25]}, 2),
+        Preset("exploration-off", "Where it fails: no exploration", {**_SMALL, "alpha": 0.0, "seed": 5}, 3, fails=True),
     ),
     exercise=(
         Step(
