@@ -98,8 +98,6 @@ def error_race(data: Mapping[str, Any]) -> Figure | None:
         yaxis2=log_axis(error, "posterior sd, log scale", errors, range=[low, high], anchor="x2", matches="y", showticklabels=True),
         annotations=notes,
     )
-    for key in ("xaxis", "xaxis2"):
-        plot[key]["title"]["text"] = plot[key]["title"]["text"].replace("<br>", " ")
     plot["yaxis2"]["title"] = {"text": "the same (posterior sd)", "standoff": 8}
     last = {name: float(floats(curves[name]["error"])[-1]) for name in (light, "sgld") if name in curves and len(curves[name]["error"])}
     told = f"{shown_name(light)} is at error {last[light]:.3g}" if light in last else "The race has begun"
@@ -136,8 +134,6 @@ def effective_sizes(data: Mapping[str, Any]) -> Figure | None:
         yaxis2=axis("the same samplers (no unit)", **kind, anchor="x2", showticklabels=False)
         | {"title": {"text": "the same samplers (no unit)", "font": {"size": 1}}},
     )
-    for key in ("xaxis", "xaxis2"):
-        plot[key]["title"]["text"] = plot[key]["title"]["text"].replace("<br>", " ")
     own = next((row for row in race if row["name"] == light), None)
     text = "Bar: slowest to fastest coordinate; stroke: the slowest, dot: the middle one."
     if own is not None:

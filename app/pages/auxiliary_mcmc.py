@@ -144,7 +144,7 @@ def _chains(data: Mapping[str, Any]) -> Part:
         head.append((f"<b>{shown_name(data['light'])}</b>", "$method"))
     notes = []
     for number, (text, colour) in enumerate(head):
-        notes.append(_head(text, colour, right=True, shift=(0, 92, 168)[number] if len(head) == 3 else 92 * number))
+        notes.append(_head(text, colour, right=True, shift=(0, 104, 180)[number] if len(head) == 3 else 104 * number))
     ranges = [_span(v, data, j) for j, v in enumerate((x, y))]
     return [_on_right(t) for t in traces], notes, axis(names[0], "coefficient", range=ranges[0]), axis(names[1], "coefficient", range=ranges[1])
 
