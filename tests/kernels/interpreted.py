@@ -132,7 +132,7 @@ def check_voronoi_boxes(shape: tuple[int, ...], _: torch.dtype, generator: torch
 
 
 def draw_rounding(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> tuple[torch.Tensor, ...]:
-    """v, floor, scale, zero, target, metric of R rows, c columns, G groups at 3 bits; a tenth of the levels are clipped, a fifth of v saturates."""
+    """v, floor, scale, zero, target, metric of R rows, c columns, G groups at 3 bits; a fifth of the levels are clipped, a tenth of v saturates."""
     rows, columns, groups = shape
     v = 1.5 * torch.randn(rows, columns, generator=generator)
     scale = 0.05 + torch.rand(rows, groups, generator=generator)
