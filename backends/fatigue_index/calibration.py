@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Literal
 
@@ -40,7 +40,7 @@ class Calibration:
     kappa_after: float
     kappa_before: float | None
 
-    def constants(self, state: State, weights: tuple[float, ...] = PAPER.weights) -> Constants:
+    def constants(self, state: State, weights: Sequence[float] = PAPER.weights) -> Constants:
         """The index's constants: the weights and beta stay the paper's. Raises ValueError for a state that was not seen."""
         kappa = self.kappa_after if state == "after" else self.kappa_before
         if kappa is None:

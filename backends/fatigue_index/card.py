@@ -50,7 +50,10 @@ class Params(contract.Params):
         json_schema_extra=_extra("Signals", live=True),
     )
     state: Literal["after", "before"] = Field(
-        "after", title="State, final norm", description="Drift of the hidden state after or before the final norm", json_schema_extra=_extra("Signals", live=True)
+        "after",
+        title="State, final norm",
+        description="Drift of the hidden state after or before the final norm",
+        json_schema_extra=_extra("Signals", live=True),
     )
     weights: list[_Share] = Field(
         PAPER_WEIGHTS,
@@ -60,13 +63,23 @@ class Params(contract.Params):
         json_schema_extra=_extra("Index", live=True, labels=["Attention", "Entropy", "Drift"]),
     )
     entropy_low: float = Field(
-        3.8, title="Band from H_l", ge=0.1, le=10.0, description="Entropy below which a model is too sure", json_schema_extra=_extra("Index", live=True, unit="nats")
+        3.8,
+        title="Band from H_l",
+        ge=0.1,
+        le=10.0,
+        description="Entropy below which a model is too sure",
+        json_schema_extra=_extra("Index", live=True, unit="nats"),
     )
     entropy_high: float = Field(
         5.0, title="Band to H_u", ge=0.2, le=12.0, description="Entropy above which it is too open", json_schema_extra=_extra("Index", live=True, unit="nats")
     )
     beta: float = Field(
-        5.0, title="Beta", ge=0.1, le=20.0, description="Entropy above the band at which the penalty is full", json_schema_extra=_extra("Index", live=True, unit="nats")
+        5.0,
+        title="Beta",
+        ge=0.1,
+        le=20.0,
+        description="Entropy above the band at which the penalty is full",
+        json_schema_extra=_extra("Index", live=True, unit="nats"),
     )
     kappa: float = Field(
         50.0,
@@ -126,14 +139,14 @@ repetition-like degeneration and says nothing of factual errors.
 """
 
 _RECONSTRUCTED = (
-    "The paper's PDF could not be read; signals, weights and axioms are from the authors' page, the penalty maps, K = 64, band and thresholds from public notes "
-    "and a replication. Reconstructed: the state after the final norm, beta = 5 and kappa = 50 (the replication's constants; the paper's are not confirmed), and "
-    "whether the slice is 64 or all prompt tokens. This lab's additions: the index without token 0, the slice that begins at your own words, and the calibrated "
-    "constants: the band is the middle half of the entropy on twenty human passages, kappa is 1.5 times the median drift of four prompts. Constants made for "
-    "OPT do not transfer: on this model kappa = 50 is full after about ten tokens. Companion paper (Chatsparent, only its abstract and page read): SCA "
-    "acts below an attention of 0.010, PAR every 50 tokens with a tail of 128. Reconstructed of it: SCA's tail (64) and rest (16 tokens), ERD's rule "
-    "T + 0.1 (4.4 - E) in 0.5 to 1.5, and the words and the cadence of PAUSE. All read the context anew; no cache is edited. A token's sign is the state in which it "
-    "was drawn. An end token counts as one step."
+    "The paper's PDF could not be read. Signals, weights and axioms are from the authors' page; the penalty maps, K = 64, band and thresholds from public "
+    "notes and a replication. Reconstructed: the state after the final norm, beta = 5 and kappa = 50 (the replication's constants; the paper's are not "
+    "confirmed), and whether the slice is 64 or all prompt tokens. This lab's additions: the index without token 0, the slice that begins at your own words, "
+    "and the calibrated constants: the band is the middle half of the entropy on twenty human passages, kappa is 1.5 times the median drift of four prompts. "
+    "Constants made for OPT do not transfer: on this model kappa = 50 is full after about ten tokens. Companion paper (Chatsparent, only abstract and page "
+    "read): SCA acts below an attention of 0.010, PAR every 50 tokens with a tail of 128. Reconstructed of it: SCA's tail (64) and rest (16 tokens), ERD's "
+    "rule T + 0.1 (4.4 - E) in 0.5 to 1.5, and words and cadence of PAUSE. All read the context anew; no cache is edited. A token's colour is the state "
+    "in which it was drawn. An end token counts as one step."
 )
 
 CARD = Card(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from backends.contract import Context, Frame, InputError, MetricValue
-from backends.fatigue_index import picture
+from backends.fatigue_index import alarm, picture
 from backends.fatigue_index.calibration import Calibration, calibrate, shipped
 from backends.fatigue_index.card import DEFAULT_PROMPT, Params
 from backends.fatigue_index.generation import Plan, Slice, Trace, generate
@@ -113,7 +114,11 @@ class _Run:
         of = self.slice(prompt)
         plan = self.plan(of)
         said = "the lab's tea prompt" if self.params.prompt == DEFAULT_PROMPT else "a given prompt"
-        data = {"made_by": self.made_by(said, f"{len(prompt.ids)} prompt tokens, at most {plan.max_new} new"), "prompt": self.words(prompt, of)}
+        data = {
+            "made_by": self.made_by(said, f"{len(prompt.ids)} prompt tokens, at most {plan.max_new} new"),
+            "prompt": self.words(prompt),
+            "inserted": len(plan.self_check),
+        }
         yield Frame(0.01, f"{len(prompt.ids)} prompt tokens are being read", {}, data | {"notes": list(self.notes)})
         traces: list[Trace] = []
         for traces in self.written([prompt], plan):
@@ -143,7 +148,6 @@ class _Run:
             "compared": picture.compared(compared),
             "constants": {name: picture.constants(constants) for name, constants in ways.items()},
             "slice": [of.start, min(of.start + of.prefix, len(trace.prompt)), of.drop_first],
-            "inserted": len(self.plan(of).self_check),
             "notes": self.said(trace, found),
         }
         flips = shown["flips"]
@@ -177,8 +181,8 @@ class _Run:
             said.append(f"ERD, companion paper: the temperature is now {trace.temperature[-1]:.2f}")
         return said
 
-    def words(self, prompt: Prompt, of: Slice) -> dict[str, Any]:
-        """The prompt's tokens and the span that counts."""
+    def words(self, prompt: Prompt) -> dict[str, Any]:
+        """The prompt's tokens, and where the person's own words stand among them."""
         return {"text": self.decode(prompt.ids), "start": prompt.start, "stop": prompt.stop}
 
     def decode(self, ids: Any) -> list[str]:
@@ -213,16 +217,14 @@ class _Run:
             yield self.study_frame(min(0.98, 0.01 + 0.97 * longest / plan.max_new), traces, slices, data, None)
         yield self.study_frame(1.0, traces, slices, data, self.context.rng)
 
-    def study_frame(
-        self, progress: float, traces: list[Trace], slices: list[Slice], data: dict[str, Any], rng: np.random.Generator | None
-    ) -> Frame:
+    def study_frame(self, progress: float, traces: list[Trace], slices: list[Slice], data: dict[str, Any], rng: np.random.Generator | None) -> Frame:
         """All texts as far as they are written; with ``rng`` the intervals too."""
         if not traces[0].before and self.params.state == "before":
             raise InputError("state", f"{self.params.model} does not show its state before the final norm", "choose after")
         found = scores(traces, slices, self.constants, self.params.state)
         rows = compare(found, rng)
         each = [picture.watch(trace, of, self.constants, self.params) for trace, of in zip(traces, slices, strict=True)]
-        flips = np.array([[picture.alarm.flips(w.threshold), picture.alarm.flips(w.alarm)] for w in each], float)
+        flips = np.array([[alarm.flips(w.threshold), alarm.flips(w.alarm)] for w in each], float)
         last = np.array([[w.fi[-1], w.attention[-1], w.entropy[-1], w.drift[-1]] for w in each])
         tokens = [len(t.ids) for t in traces]
         seconds = max(t.seconds for t in traces)
@@ -245,5 +247,7 @@ class _Run:
 
 def snapshot(trace: Trace) -> Trace:
     """A trace that later steps do not change; its arrays are never written to again."""
-    lists = {name: list(getattr(trace, name)) for name in ("ids", "entropy", "after", "before", "rows", "nll", "temperature", "acted")}
-    return replace(trace, **lists)
+    kept = copy.copy(trace)
+    for name in ("ids", "entropy", "after", "before", "rows", "nll", "temperature", "acted"):
+        setattr(kept, name, list(getattr(trace, name)))
+    return kept

@@ -43,4 +43,3 @@ def treated(kind: Treatment, context: Context, attention: float, rested: int, se
     if kind == "pause" and context.step % CADENCE == 0:
         return Context(context.prompt, context.tail + self_check, context.step)
     return None
-
