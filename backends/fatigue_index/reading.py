@@ -108,7 +108,7 @@ class LibraryReader:
             tokens,
             attention_mask=(place >= 0).long(),
             position_ids=places,
-            past_key_values=self.cache,
+            cache=self.cache,
             use_cache=True,
             logits_to_keep=1,
             output_attentions=inside,
