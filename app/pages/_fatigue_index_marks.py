@@ -9,12 +9,10 @@ import numpy as np
 
 from app.plotting import Trace, alpha, axis, floats, plain_text
 
-# The three contributions, lowest first, on every picture of the page: one hue for what the model looks at, greys for the peers' signals.
-PARTS = (("attention", alpha("$method", 0.9)), ("entropy", "$warning"), ("drift", alpha("$data", 0.75)))
-PART_COLOURS = dict(PARTS)
+# The three contributions, lowest first. The warning colour is the alarm's alone.
+PARTS = (("attention", alpha("$method", 0.95)), ("entropy", alpha("$method", 0.5)), ("drift", alpha("$peer-3", 0.45)))
 ASKED, REST, CALIBRATED = "$method", "$peer-2", "$truth"
 LETTERS = 14  # of a token, in a label
-TITLE_HEIGHT = 340
 
 
 def steps(values: Any) -> np.ndarray:
@@ -60,9 +58,3 @@ def bar_runs(on: Any, row: float, colour: str, name: str) -> Trace:
         "yaxis": "y2",
         "hovertemplate": f"{name}: on at token %{{x}}<extra></extra>",
     }
-
-
-def changed(alarm: Any) -> int:
-    """Flips of an alarm, (T,)."""
-    states = floats(alarm) > 0.5
-    return int(np.count_nonzero(states[1:] != states[:-1]))

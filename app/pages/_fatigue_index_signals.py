@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from app.pages._fatigue_index_marks import ASKED, CALIBRATED, REST, most, steps, token_axis, word
+from app.pages._fatigue_index_text import times
 from app.plotting import Figure, Trace, alpha, axis, bars, end_labels, floats, key_row, label, layout, line, rule, scatter, stacked_when_narrow
 
 PLOT_PX, HEIGHT = 250, 330
@@ -35,17 +36,17 @@ def compared(data: Mapping[str, Any], params: Any) -> Figure:
         said += f"<br>flips {flips[0]} plain, {flips[1]} alarm"
         notes.append(label(left, 1, said, "$ink", xref="paper", yref="paper", yanchor="bottom", shift=(0, 6)))
     notes += [
-        label(0.02, 0.96, "thick: with token 0", ASKED, xref="x domain", yref="y domain"),
-        label(0.02, 0.87, "dotted: without it", REST, xref="x domain", yref="y domain"),
+        label(0.02, 0.97, "thick: with token 0", ASKED, xref="x domain", yref="y domain"),
+        label(0.02, 0.9, "dotted: without it", REST, xref="x domain", yref="y domain"),
     ]
     shapes = [_level(at, x, y, dash) for x, y in (("x", "y"), ("x2", "y2")) for at, dash in ((params.theta, "solid"), (params.theta_low, "dash"))]
     narrow = stacked_when_narrow(notes, 0.5)
     plot = layout(
-        token_axis(data, domain=[0, 0.44]),
-        axis("smoothed index", "no unit", range=[0, 1], nticks=6),
+        token_axis(data) | {"domain": [0, 0.44]},
+        axis("smoothed index", "no unit", range=[0, 1.25], tickvals=[0, 0.2, 0.4, 0.6, 0.8, 1]),
         top=52,
         xaxis2=token_axis(data, anchor="y2") | {"domain": [0.56, 1]},
-        yaxis2=axis("smoothed index", "no unit", range=[0, 1], nticks=6, anchor="x2"),
+        yaxis2=axis("smoothed index", "no unit", range=[0, 1.25], tickvals=[0, 0.2, 0.4, 0.6, 0.8, 1], anchor="x2"),
         annotations=notes,
         shapes=shapes,
         meta=narrow,
@@ -150,7 +151,7 @@ def flips(data: Mapping[str, Any]) -> Figure:
     plot = layout(
         axis("alarm (no unit)", type="category"), axis("changes of state", "count", range=[0, max(4, 1.2 * max(counts))], nticks=6), annotations=notes
     )
-    summary = f"On the same index the plain threshold changed {counts[0]} times, the alarm with two levels {counts[1]}."
+    summary = f"On the same index the plain threshold changed {times(counts[0])}, the alarm with two levels {times(counts[1])}."
     return Figure("flips", "How often does the alarm flicker?", [trace], plot, summary, height=HEIGHT)
 
 
@@ -181,7 +182,7 @@ def prompt(data: Mapping[str, Any]) -> Figure:
         shapes=shapes,
     )
     inside = float(row[own["start"] : own["stop"]].sum())
-    newest = word(data["tokens"][-1])
+    newest = data["tokens"][-1].strip() or "space"
     summary = f"Before \u201c{newest}\u201d the model gave {row[0]:.0%} to token 0 and {inside:.0%} to your own words."
     return Figure("prompt", "What the newest token still sees of the prompt", [trace], plot, summary, height=HEIGHT)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from app.pages._fatigue_index_marks import PART_COLOURS, PARTS, bar_runs, said, steps, token_axis
+from app.pages._fatigue_index_marks import PARTS, bar_runs, said, steps, token_axis
 from app.plotting import CHARACTER_PX, Figure, Panel, Trace, axis, bars, floats, key_row, label, layout, line, rule
 
 HEIGHT, TOP, BOTTOM = 500, 30, 48
@@ -46,7 +46,7 @@ def contributions(data: Mapping[str, Any], params: Any) -> Figure:
     traces.append(bar_runs(found["threshold"], 1, "$peer-1", "plain threshold"))
     flips = data["flips"]
     notes = [
-        *key_row(("attention", PART_COLOURS["attention"].split("/")[0]), ("entropy", "$warning"), ("drift", "$data"), ("line: smoothed sum", "$truth")),
+        *key_row(*((f"\u25a0 {name}", colour) for name, colour in PARTS), ("line: smoothed sum", "$truth")),
         label(1, params.theta, f"on at {params.theta:.2f}", "$ink", xref="paper", shift=(6, 0)),
         label(1, _clear(params), f"off at {params.theta_low:.2f}", "$ink", xref="paper", shift=(6, 0)),
         label(1, 2, f"alarm: {_flips(flips['hysteresis'])}", "$warning", xref="paper", yref="y2", shift=(6, 0)),
@@ -65,7 +65,7 @@ def contributions(data: Mapping[str, Any], params: Any) -> Figure:
         axis("contribution to the index", "no unit; drag a line", domain=CURVES, range=[0, 1], nticks=6),
         right=int(CHARACTER_PX * 16),
         top=TOP,
-        yaxis2=axis("on", "no unit", domain=STRIPS, range=[0.4, 2.6], showgrid=False, showticklabels=False, fixedrange=True),
+        yaxis2=axis("on", "no unit", domain=STRIPS, range=[0.4, 2.6], showgrid=False, showticklabels=False, ticks="", fixedrange=True),
         barmode="stack",
         bargap=0,
         annotations=notes,
@@ -94,9 +94,14 @@ def _summary(data: Mapping[str, Any], params: Any) -> str:
     state = "on" if floats(found["alarm"])[-1] > 0.5 else "off"
     return (
         f"Index {fi[-1]:.2f} at token {fi.size}, {smoothed[-1]:.2f} smoothed; {most} adds most ({parts.max():.2f} on average). "
-        f"The alarm is {state} after {_flips(flips['hysteresis'])}; the plain threshold at {params.theta:.2f} flipped {_times(flips['threshold'])}."
+        f"The alarm is {state} after {_flips(flips['hysteresis'])}; the plain threshold at {params.theta:.2f} flipped {times(flips['threshold'])}."
     )
 
 
-def _times(count: int) -> str:
+def times(count: int) -> str:
+    """A count in a sentence.
+
+    >>> times(1), times(3)
+    ('once', '3 times')
+    """
     return "once" if count == 1 else f"{int(count)} times"

@@ -49,7 +49,7 @@ class Trace:
 
     ids: drawn tokens. entropy: E_t (nats). after, before: D_t by the state after and before the final norm (before stays empty where the
     library does not show it). rows: (L_p,) each, head mean of the last layer's attention to the prompt. nll: of the drawn token (nats).
-    temperature: with which it was drawn. acted: steps before which a treatment read the context anew, and how many tokens it dropped.
+    temperature: with which it was drawn. acted: tokens written when a treatment read the context anew, and how many it dropped.
     ended: by an end token. seconds: of the work so far.
     """
 

@@ -176,7 +176,7 @@ class _Run:
         if kind in TREATED:
             acted = [f"{step} ({dropped} tokens dropped)" if dropped > 0 else str(step) for step, dropped in trace.acted]
             when = ", ".join(acted) if acted else f"never; the lowest attention was {found.attention.min():.3f}"
-            said.append(f"{kind.upper()}, companion paper: {TREATED[kind]}, before token {when}")
+            said.append(f"{kind.upper()}, companion paper: {TREATED[kind]}, after token {when}")
         if kind == "erd":
             said.append(f"ERD, companion paper: the temperature is now {trace.temperature[-1]:.2f}")
         return said
