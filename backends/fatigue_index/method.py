@@ -147,6 +147,7 @@ class _Run:
         more = {
             "compared": picture.compared(compared),
             "constants": {name: picture.constants(constants) for name, constants in ways.items()},
+            "levels": [self.params.theta, self.params.theta_low],
             "slice": [of.start, min(of.start + of.prefix, len(trace.prompt)), of.drop_first],
             "notes": self.said(trace, found),
         }
