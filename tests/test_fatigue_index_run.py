@@ -145,12 +145,22 @@ def test_constants_and_token_0_stand_side_by_side() -> None:
 
 def test_live_controls_take_the_stored_text() -> None:
     ran()
-    for field, value in (("prefix", 8), ("weights", [0, 1, 0]), ("slice", "instruction"), ("state", "before"), ("theta_low", 0.2)):
+    for field, value in (("prefix", 8), ("drop_first", True), ("smoothing", 1), ("theta", 0.6), ("theta_low", 0.2)):
         params = validate(Params, {field: value})
         live = run(METHOD, params, live=field)
         assert len(live.frames) == 1
         assert live.last.data["tokens"] == ran().last.data["tokens"]
         assert exact(METHOD, live.last) == exact(METHOD, run(METHOD, params).last)
+
+
+def test_other_ways_to_count_take_it_too() -> None:
+    """A run with other constants reads the stored text: its speed is that of the first writing."""
+    first = ran().last
+    for field, value in (("weights", [0, 1, 0]), ("slice", "instruction"), ("state", "before"), ("kappa", 80), ("entropy_low", 2)):
+        again = run(METHOD, validate(Params, {field: value})).last
+        assert again.data["tokens"] == first.data["tokens"]
+        assert again.metrics["tokens_per_second"] == first.metrics["tokens_per_second"]
+        assert again.metrics["fi_mean"] != first.metrics["fi_mean"]
 
 
 def test_weights_are_divided_by_their_sum_and_that_is_said() -> None:

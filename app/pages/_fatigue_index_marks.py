@@ -11,6 +11,7 @@ from app.plotting import Trace, alpha, axis, floats, plain_text
 
 # The three contributions, lowest first. The warning colour is the alarm's alone.
 PARTS = (("attention", alpha("$method", 0.95)), ("entropy", alpha("$method", 0.5)), ("drift", alpha("$peer-3", 0.45)))
+KEY = (("attention", "$method"), ("entropy", alpha("$method", 0.72)), ("drift", "$peer-3"))  # their names: darker, to be read
 ASKED, REST, CALIBRATED = "$method", "$peer-2", "$truth"
 LETTERS = 14  # of a token, in a label
 

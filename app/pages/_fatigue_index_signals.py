@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,7 +15,8 @@ from app.plotting import Figure, Trace, alpha, axis, bars, end_labels, floats, k
 PLOT_PX, HEIGHT = 250, 330
 RIGHT = 108
 SEVERE = 0.6
-NAMED = 3  # prompt words that are named beside their bars
+LEAST = 1e-4  # share of attention at the foot of the log axis
+SHARES = np.array([1e-4, 1e-3, 1e-2, 0.1, 1.0])
 
 
 def compared(data: Mapping[str, Any], params: Any) -> Figure:
@@ -166,17 +168,14 @@ def prompt(data: Mapping[str, Any]) -> Figure:
     trace = bars(at, row, "attention", ASKED, width=0.9, hover="%{text}", text=shown, textposition="none") | {
         "marker": {"color": colours, "line": {"width": 0}}
     }
-    top = max(0.05, 1.25 * float(row.max()))
-    notes = [label(0, float(row[0]), "sink: token 0", "$ink", yanchor="bottom", shift=(-4, 2))]
-    strongest = [int(i) for i in np.argsort(-row) if i > 3][:1]
-    notes += [label(i, float(row[i]), word(texts[i]), ASKED, anchor="center", yanchor="bottom", shift=(0, 2)) for i in strongest if row[i] > 0.25 * top / 10]
+    notes = [label(0, math.log10(max(float(row[0]), LEAST)), "sink: token 0", "$ink", yanchor="bottom", shift=(-4, 2))]
     own = data["prompt"]
     words = {"type": "rect", "name": "words", "x0": own["start"] - 0.5, "x1": own["stop"] - 0.5, "xref": "x", "y0": 0, "y1": 1, "yref": "paper"}
     shapes = [words | {"fillcolor": alpha("$method", 0.07), "line": {"width": 0}, "layer": "below"}]
     notes.append(label((own["start"] + own["stop"] - 1) / 2, 1, "your words", "$muted", anchor="center", yref="paper", yanchor="bottom", shift=(0, 2)))
     plot = layout(
         axis("prompt token", "position", range=[-0.9, row.size - 0.1], showgrid=False),
-        axis("attention received", "share", range=[0, top], tickformat=".0%", nticks=5),
+        axis("attention received", "share, log scale", type="log", range=[math.log10(LEAST), 0], tickvals=SHARES, ticktext=[f"{x:.4g}%" for x in 100 * SHARES]),
         top=24,
         annotations=notes,
         shapes=shapes,

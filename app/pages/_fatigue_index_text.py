@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from app.pages._fatigue_index_marks import PARTS, bar_runs, said, steps, token_axis
+from app.pages._fatigue_index_marks import KEY, PARTS, bar_runs, said, steps, token_axis
 from app.plotting import CHARACTER_PX, Figure, Panel, Trace, axis, bars, floats, key_row, label, layout, line, rule
 
 HEIGHT, TOP, BOTTOM = 500, 30, 48
@@ -46,7 +46,7 @@ def contributions(data: Mapping[str, Any], params: Any) -> Figure:
     traces.append(bar_runs(found["threshold"], 1, "$peer-1", "plain threshold"))
     flips = data["flips"]
     notes = [
-        *key_row(*((f"\u25a0 {name}", colour) for name, colour in PARTS), ("line: smoothed sum", "$truth")),
+        *key_row(*((f"\u25a0 {name}", colour) for name, colour in KEY), ("line: smoothed sum", "$truth")),
         label(1, params.theta, f"on at {params.theta:.2f}", "$ink", xref="paper", shift=(6, 0)),
         label(1, _clear(params), f"off at {params.theta_low:.2f}", "$ink", xref="paper", shift=(6, 0)),
         label(1, 2, f"alarm: {_flips(flips['hysteresis'])}", "$warning", xref="paper", yref="y2", shift=(6, 0)),

@@ -51,7 +51,7 @@ def weights(params: Any) -> Panel:
     chosen = next((name for name, (_, values) in WEIGHTS.items() if list(params.weights) == values), None)
     chips = [{"id": name, "text": text, "pressed": name == chosen} for name, (text, _) in WEIGHTS.items()]
     summary = "The weights are the paper's." if chosen == "paper" else "The weights are not the paper's; the first chip sets them back."
-    return Panel("weights", "chips", "Weights", {"groups": [{"title": "Weights of the three penalties", "chips": chips}]}, summary)
+    return Panel("weights", "chips", "Weights", {"groups": [{"title": "Weights of the three penalties", "chips": chips}]}, summary, "wide")
 
 
 def on_event(view: str, event: Mapping[str, Any], params: Mapping[str, Any]) -> Changes | None:

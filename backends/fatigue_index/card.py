@@ -47,13 +47,13 @@ class Params(contract.Params):
         "prompt",
         title="Slice begins at",
         description="The prompt's first token, which is system text here, or the first of your own words (this lab's addition)",
-        json_schema_extra=_extra("Signals", live=True),
+        json_schema_extra=_extra("Signals"),
     )
     state: Literal["after", "before"] = Field(
         "after",
         title="State, final norm",
         description="Drift of the hidden state after or before the final norm",
-        json_schema_extra=_extra("Signals", live=True),
+        json_schema_extra=_extra("Signals"),
     )
     weights: list[_Share] = Field(
         PAPER_WEIGHTS,
@@ -79,7 +79,7 @@ class Params(contract.Params):
         ge=0.1,
         le=20.0,
         description="Entropy above the band at which the penalty is full",
-        json_schema_extra=_extra("Index", live=True, unit="nats"),
+        json_schema_extra=_extra("Index", unit="nats"),
     )
     kappa: float = Field(
         50.0,
@@ -87,7 +87,7 @@ class Params(contract.Params):
         ge=1.0,
         le=5000.0,
         description="Drift at which its penalty is full",
-        json_schema_extra=_extra("Index", live=True, unit="distance", scale="log"),
+        json_schema_extra=_extra("Index", unit="distance", scale="log"),
     )
     theta: float = Field(
         0.5, title="Alarm on at", ge=0.3, le=0.9, description="Smoothed index that switches the alarm on", json_schema_extra=_extra("Alarm", live=True)

@@ -23,7 +23,7 @@ from backends.fatigue_index.study import compare, scores
 from backends.fatigue_index.treatments import SELF_CHECK
 from backends.runtime import device, language_model
 
-FRAME_S = 0.1  # at least, between two frames
+FRAME_S, STUDY_FRAME_S = 0.1, 0.4  # at least, between two frames
 LIVE = tuple(name for name, field in Params.model_fields.items() if isinstance(field.json_schema_extra, dict) and field.json_schema_extra.get("live"))
 TREATED = {"sca": "attention fell below 0.010", "par": "50 tokens passed", "pause": "a self-check was put in"}
 
@@ -102,7 +102,7 @@ class _Run:
 
         shown = 0.0
         for traces in self.context.stream(work):
-            if time.perf_counter() - shown > FRAME_S:
+            if time.perf_counter() - shown > (STUDY_FRAME_S if self.params.study else FRAME_S):
                 shown = time.perf_counter()
                 yield traces
         yield whole[0]
