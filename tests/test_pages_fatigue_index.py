@@ -56,6 +56,7 @@ def frame(**changes: Any) -> tuple[Params, Frame]:
         "compared": picture.compared({name: picture.watch(one, s, c, params) for name, (s, c) in ways.items()}),
         "constants": {"paper": picture.constants(PAPER), "asked": picture.constants(PAPER), "calibrated": picture.constants(OWN)},
         "slice": [0, PROMPT, params.drop_first],
+        "room": STEPS,
         **picture.text(one, [f" token{i}" for i in range(STEPS)], found, one.attention(Slice(prefix=1))),
     }
     return params, Frame.from_json(json.loads(json.dumps(Frame(1.0, "done", {}, data).to_json(), allow_nan=False)))

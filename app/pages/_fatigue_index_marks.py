@@ -28,7 +28,7 @@ def token_axis(data: Mapping[str, Any], **more: Any) -> dict[str, Any]:
 
 def most(data: Mapping[str, Any]) -> int:
     """Tokens that the axis has room for."""
-    return max(20, int(data.get("room", 0)), len(data["tokens"]))
+    return max(int(data["room"]), len(data["tokens"]))
 
 
 def word(text: str) -> str:

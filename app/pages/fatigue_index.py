@@ -27,7 +27,6 @@ def views(frame: Frame, params: Any) -> list[View]:
         return [study(data), scores(data), known(data)]
     if "tokens" not in data:
         return [message("fatigue", "The prompt is being read", "The first token comes in a moment.", span="main")]
-    data = {**data, "room": params.max_new}
     made: list[View] = [
         tokens(data, "tokens", "The text as it is written", "lead"),
         contributions(data, params),
