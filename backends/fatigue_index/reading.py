@@ -62,12 +62,12 @@ class QuickReader:
         logits = self.loop.read(tokens, watch)
         layer = self.loop.layers[-1]
         before = seen["hidden"] + layer.o(seen["values"]) + layer.down(seen["activation"])
-        after = token_loop._normed(self.loop.norm, before.clone())
-        return Reading(logits, prompt_rows(seen["attention"], self.loop.pads, self.shown), _float64(after), _float64(before))
+        rows = prompt_rows(seen["attention"], self.loop.pads, self.shown)
+        return Reading(logits, rows, _float64(self.loop.norm(before)), _float64(before))
 
 
 class LibraryReader:
-    """Over the library's own forward pass, for decoders of any shape, one row at a time in a batch of equal length.
+    """Over the library's own forward pass, for decoders of any shape.
 
     The prompt is read without attention but for its last token, so that the weights of all layers are rows of kilobytes and never maps.
     """
