@@ -172,8 +172,9 @@ def check_method_has_version_and_weight(method: Method) -> None:
 def check_near_names_find_it(method: Method) -> None:
     slug = method.card.slug
     assert registry.get(slug) is not None
-    error = _not_found(slug[:-1] + "x")
-    assert error is not None, f"{slug[:-1]}x was found"
+    near = slug[:-1] + ("y" if slug.endswith("x") else "x")
+    error = _not_found(near)
+    assert error is not None, f"{near} was found"
     assert error.field == "method"
     assert slug in error.remedy, f"the refusal of a near name does not name {slug}: {error}"
 
