@@ -1,13 +1,19 @@
-"""Gradio's Blocks for many visitors: a leaner page and a first event that does not build every component anew."""
+"""Gradio's Blocks for many visitors: a leaner page that opens on the method it was asked for, and a first event that does not build
+every component anew."""
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from typing import Any, cast
+from urllib.parse import parse_qs
 
 import gradio as gr
 from gradio.blocks import Block, BlocksConfig
 from gradio.components import Component
 from gradio.renderable import Renderable
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+_asked: ContextVar[str | None] = ContextVar("asked", default=None)  # the method that the request at hand names
 
 # What a page never reads: types for API callers (a file's alone are 4 kB), ids of custom components, keys of re-renders.
 _UNREAD = ("api_info", "api_info_as_input", "api_info_as_output", "example_inputs", "component_class_id", "key")
@@ -39,8 +45,40 @@ class KeptConfig(BlocksConfig):
         return {**kept[1], "props": dict(kept[1]["props"])}  # Gradio writes a visitor's values into the props
 
 
+class MethodOfRequest:
+    """ASGI middleware: remembers the method that a request's address names (``_m``) while the request is answered."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        named = parse_qs(scope["query_string"].decode("latin-1")).get("_m") if scope["type"] == "http" else None
+        token = _asked.set(named[0] if named else None)
+        try:
+            await self.app(scope, receive, send)
+        finally:
+            _asked.reset(token)
+
+
 class LabBlocks(gr.Blocks):
     """Gradio's Blocks with a leaner page configuration: each page load copies and sends all of it."""
+
+    @property
+    def config(self) -> Any:
+        """What Gradio sends with a page. The tab of the method that the address names is chosen in it: chosen by the page's load event, the
+        theme's first method would be seen before it, and a Run pressed at once would be that one's."""
+        named = _asked.get()
+        tabs = self._tabs_of.get(named) if named else None
+        if tabs is None:
+            return self._config
+        chosen = [{**c, "props": {**c["props"], "selected": named}} if c["id"] == tabs else c for c in self._config["components"]]
+        return {**self._config, "components": chosen}
+
+    @config.setter
+    def config(self, value: Any) -> None:
+        self._config = value
+        parents = [block for block in self.blocks.values() if isinstance(block, gr.Tabs)]
+        self._tabs_of = {child.id: tabs._id for tabs in parents for child in tabs.children if isinstance(child, gr.Tab)}
 
     def keep_configs(self) -> None:
         """Called once, when all pages are built."""

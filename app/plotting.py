@@ -286,6 +286,20 @@ def layout(x: dict[str, Any], y: dict[str, Any], *, right: int = 16, top: int = 
     }
 
 
+def stacked_when_narrow(notes: Sequence[dict[str, Any]], right_from: float, *, upper: float = 0.58, lower: float = 0.36, height: int = 520) -> dict[str, Any]:
+    """``meta`` of two plots side by side (x and y, x2 and y2) that stand one above the other on a narrow screen.
+
+    notes: the layout's annotations; those above the right plot, from ``right_from`` (share of the width) on, move above the lower one.
+    upper: where the upper plot begins, lower: where the lower one ends (shares of the height). height: px of the whole on a phone.
+    """
+    moved = [
+        note | {"x": 0, "y": lower, "xanchor": "left", "align": "left"} if note.get("xref") == "paper" and note["x"] >= right_from else note for note in notes
+    ]
+    whole = {"domain": [0, 1]}
+    axes = {"xaxis": whole, "xaxis2": whole, "yaxis": {"domain": [upper, 1]}, "yaxis2": {"domain": [0, lower]}}
+    return {"narrow": {**axes, "annotations": moved, "meta": {"height": height}}}
+
+
 def label(x: Any, y: Any, text: str, colour: str = "$ink", *, anchor: str = "left", shift: tuple[float, float] = (0, 0), **more: Any) -> dict[str, Any]:
     """A text beside what it names, without arrow; shift in px."""
     place = {"x": x, "y": y, "xanchor": anchor, "yanchor": "middle", "xshift": shift[0], "yshift": shift[1]}

@@ -18,6 +18,7 @@ from fastapi.responses import FileResponse, JSONResponse, RedirectResponse, Resp
 from starlette.middleware.gzip import GZipMiddleware
 
 from app import about, assets, export, render, share, shell, theme, thumbnails
+from app.blocks import MethodOfRequest
 from backends import registry
 from backends.contract import InputError, Params
 from backends.runner import LAB, Runner
@@ -51,6 +52,7 @@ def create_app(runner: Runner | None = None) -> FastAPI:
     app = FastAPI(title="Playable Papers", docs_url=None, redoc_url=None, openapi_url=None, lifespan=lifespan)
     app.state.runner = lab_runner
     app.add_middleware(GZipMiddleware, minimum_size=1_000)
+    app.add_middleware(MethodOfRequest)
 
     @app.exception_handler(InputError)
     async def bad_input(request: Request, error: InputError) -> JSONResponse:

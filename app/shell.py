@@ -36,7 +36,7 @@ def header(current: str | None = None) -> str:
     links = "".join(f"<a href='{theme_path(theme)}' data-theme='{theme}'{here.get(theme, '')}>{_text(THEMES[theme])}</a>" for theme in registry.by_theme())
     return (
         "<a class='pp-skip' href='#pp-content'>Skip to the content</a>"
-        f"<header class='pp-head' data-title='{_text(title)}'{' data-waits' if current in THEMES else ''}>"
+        f"<header class='pp-head' data-title='{_text(title)}'>"
         f"<a class='pp-brand' href='/'><img src='{static_url('icons/logo.svg')}' alt='' width='28' height='28'>Playable Papers</a>"
         f"<nav class='pp-nav' aria-label='Themes'>{links}<a href='/about'{here.get('about', '')}>About</a></nav>"
         f"<button class='pp-icon-button' type='button' data-theme-toggle onclick=\"{TURN}\" aria-label='Switch between light and dark'>"
@@ -120,7 +120,7 @@ def _theme_page(demo: gr.Blocks, theme: str, methods: list[Registered], runner: 
     gr.Navbar(visible=False)
     _header(theme)
     benches = [Workbench(m, runner) for m in methods]
-    with gr.Tabs(elem_classes=["pp-tabs"], elem_id=f"theme-{theme}") as tabs:
+    with gr.Tabs(elem_classes=["pp-tabs"], elem_id=f"theme-{theme}"):
         for bench in benches:
             with gr.Tab(bench.card.title, id=bench.slug, elem_id=f"tab-{bench.slug}"):
                 bench.build()
@@ -129,13 +129,13 @@ def _theme_page(demo: gr.Blocks, theme: str, methods: list[Registered], runner: 
     def restore(request: gr.Request) -> list[Any]:
         return restored(benches, dict(request.query_params))
 
-    outputs = [tabs, *(c for b in benches for c in (*(x for control in b.controls for x in control.components), b.bar))]
+    outputs = [c for b in benches for c in (*(x for control in b.controls for x in control.components), b.bar)]
     demo.load(restore, None, outputs, queue=False, **PRIVATE)
 
 
 def restored(benches: list[Workbench], pairs: dict[str, str]) -> list[Any]:
-    """The updates that show what a link says: the tab, its controls (hidden or held for a hand-out), and notes."""
-    out: list[Any] = [gr.Tabs(selected=pairs["_m"]) if any(b.slug == pairs.get("_m") for b in benches) else gr.skip()]
+    """The updates that show what a link says: the method's controls (hidden or held for a hand-out), and notes."""
+    out: list[Any] = []
     for bench in benches:
         number = sum(len(c.components) for c in bench.controls)
         if bench.slug != pairs.get("_m"):

@@ -46,6 +46,20 @@ def test_trace_of_the_card() -> None:
     assert bandit.n.tolist() == [[2, 4, 2, 2, 14, 2]]
 
 
+def test_scores_worked_out_by_hand() -> None:
+    """Six pulls, written out: mu and N of each arm from its own rewards with the 0.5 before them, then mu + 2 sqrt(ln 6 / N), ln 6 = 1.791759."""
+    bandit = Bandit(clusters=2, exploration=2.0, strategies=2)
+    for arm, gained in (((0, 0), 0.9), ((0, 0), 0.1), ((0, 1), 0.0), ((1, 0), 1.0), ((1, 0), 0.0), ((1, 0), 0.5)):
+        bandit.update(*arm, gained)
+    assert bandit.n.tolist() == [[3, 2], [4, 1]]
+    np.testing.assert_allclose(bandit.mu, [[1.5 / 3, 0.5 / 2], [2.0 / 4, 0.5]], rtol=1e-12)
+    np.testing.assert_allclose(bandit.scores(), [[2.045643, 2.143018], [1.838566, 3.177132]], atol=1e-6)
+    assert bandit.select() == (1, 1)
+    assert bandit.select([[1, 1], [1, 0]]) == (0, 1)
+    bandit.update(1, 1, 0.25)
+    np.testing.assert_allclose(bandit.scores()[1], [0.5 + 1.394959, 0.375 + 1.972769], atol=1e-6)
+
+
 def test_large_exploration_spreads_the_pulls() -> None:
     bandit = Bandit(clusters=1, exploration=2.0)
     play(bandit, np.array([REWARDS]), 20)
@@ -207,6 +221,19 @@ def test_flat_features_and_equal_members_do_no_harm() -> None:
     assert labels.shape == (6,)
     assert clustering.centroids is not None
     assert np.isfinite(clustering.centroids).all()
+
+
+def test_fewer_members_than_clusters_wait_and_equal_ones_leave_clusters_empty() -> None:
+    clustering = Clustering(8, every=2)
+    assert not clustering.due(15, 60)
+    assert clustering.representatives(np.ones((3, 5)), np.zeros(3, int), np.array([3.0, 1.0, 2.0])) == [1] + [None] * 7
+    two = np.repeat(np.eye(2, 5), 8, axis=0)  # sixteen members, two behaviours, eight clusters
+    labels = clustering.fit(two, 1, np.random.default_rng(0))
+    chosen = clustering.representatives(two, labels, np.arange(16.0))
+    occupied = {int(label) for label in labels}
+    assert [i for i, place in enumerate(chosen) if place is None] == [i for i in range(8) if i not in occupied]
+    assert 2 <= len(occupied) < 8
+    assert not mask(np.full((8, 3), np.nan), 75, empty=[i for i in range(8) if i not in occupied])[[i for i in range(8) if i not in occupied]].any()
 
 
 def test_representatives() -> None:

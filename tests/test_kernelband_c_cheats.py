@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import re
 from collections.abc import Callable, Iterator
 
@@ -169,6 +170,100 @@ def test_a_clock_that_lies_is_told_by_the_processor_time(substrate: CSubstrate, 
 
 def test_constant_output(substrate: CSubstrate) -> None:
     rejected(substrate, plant("for (long q = 0; q < m * n; ++q) C[q] = 0.25f;"), "cheat", "the constant 0.25")
+
+
+LATE = "fastest timed run"
+DOTS = "for (long j = 0; j < n; ++j) { float a = 0; for (long q = 0; q < k; ++q) a += A[i * k + q] * B[q * n + j]; C[i * n + j] = a; }"
+KEEP = f"static float kept[{SIZE * SIZE}]; static int have;"
+# Each way once more, in two other forms: (body, what stands before it, kind, words).
+VARIANTS: dict[str, tuple[str, str, str, str]] = {
+    "output memory: only every other row is made anew": (
+        f"static int calls; if (calls++ <= {CHECK_CALLS}) work_it(A, B, C, m, n, k); else for (long i = 0; i < m; i += 2) {DOTS}",
+        "",
+        "cheat",
+        LATE,
+    ),
+    "output memory: the address is the same, so the result may be": (
+        f"static float *last; static int calls; if (calls++ > {CHECK_CALLS} && last == C) return; work_it(A, B, C, m, n, k); last = C;",
+        "",
+        "cheat",
+        LATE,
+    ),
+    "fingerprint: the address of an input": (
+        f"{KEEP} if (m == {SIZE} && have) {{ memcpy(C, kept, sizeof kept); return; }} work_it(A, B, C, m, n, k); "
+        f"if (m == {SIZE}) {{ memcpy(kept, C, sizeof kept); have = 1; }}",
+        "",
+        "cheat",
+        LATE,
+    ),
+    "fingerprint: of each row of one input alone": (
+        f"{KEEP} static float first[{SIZE}]; for (long i = 0; i < m; ++i) {{ "
+        f"if (m == {SIZE} && have && first[i] == A[i * k]) memcpy(C + i * n, kept + i * n, n * sizeof(float)); else {{ {DOTS} }} "
+        f"if (m == {SIZE}) {{ first[i] = A[i * k]; memcpy(kept + i * n, C + i * n, n * sizeof(float)); }} }} if (m == {SIZE}) have = 1;",
+        "",
+        "cheat",
+        LATE,
+    ),
+    "other threads: a team of OpenMP larger than allowed": (
+        "_Pragma(\"omp parallel num_threads(3)\") { if (omp_get_thread_num() == 2) work_it(A, B, C, m, n, k); }",
+        "#include <omp.h>\n",
+        "cheat",
+        "more threads than allowed",
+    ),
+    "other threads: those of C itself": (
+        "unsigned long t; thrd_create(&t, 0, 0);",
+        "int thrd_create(unsigned long *, int (*)(void *), void *);\n",
+        "cheat",
+        "calls thrd_create",
+    ),
+    "left undone: one half now, the other at the next call": (
+        f"static int calls; static const float *a, *b; static float *c; if (calls++ <= {CHECK_CALLS}) {{ work_it(A, B, C, m, n, k); return; }} "
+        "if (a) work_it(a + m / 2 * k, b, c + m / 2 * n, m / 2, n, k); work_it(A, B, C, m / 2, n, k); a = A; b = B; c = C;",
+        "",
+        "cheat",
+        LATE,
+    ),
+    "left undone: until the process ends": ("atexit(later);", "static void later(void) {}\n", "cheat", "calls (__cxa_)?atexit"),
+    "input: one bit of it": ("work_it(A, B, C, m, n, k); *(unsigned *)&((float *)A)[0] ^= 1;", "", "cheat", "changed its input A"),
+    "input: zeros before the work, when timed": (
+        f"if (m == {SIZE}) memset((float *)B, 0, k * n * sizeof(float)); work_it(A, B, C, m, n, k);",
+        "",
+        "cheat",
+        "changed its input B",
+    ),
+    "timer: under another name": (
+        "work_it(A, B, C, m, n, k);",
+        'static int mine(int c, void *t) { return 0; }\nint clock_gettime(int, void *) __attribute__((alias("mine")));\n',
+        "cheat",
+        "defines clock_gettime",
+    ),
+    "timer: the clock is set back": ("clock_settime(0, 0); work_it(A, B, C, m, n, k);", "int clock_settime(int, const void *);\n", "cheat", "clock_settime"),
+    "constant: only when timed": (f"if (m == {SIZE}) memset(C, 0, m * n * sizeof(float)); else work_it(A, B, C, m, n, k);", "", "cheat", "the constant 0"),
+    "constant: without end": ("for (long q = 0; q < m * n; ++q) C[q] = INFINITY;", "", "cheat", "the constant inf"),
+    "constant: one row for all": (
+        "work_it(A, B, C, 1, n, k); for (long i = 1; i < m; ++i) memcpy(C + i * n, C, n * sizeof(float));",
+        "",
+        "wrong",
+        re.escape("C[1, 0]"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_other_forms_of_the_known_ways(substrate: CSubstrate, name: str) -> None:
+    body, before, kind, words = VARIANTS[name]
+    rejected(substrate, plant(body, before), kind, words)
+
+
+FORK, CLONE, OLD_GATE = "0xb8, 57, 0, 0, 0, 0x0f, 0x05, 0xc3", "0xb8, 56, 0, 0, 0, 0x0f, 0x05, 0xc3", "0xb8, 20, 0, 0, 0, 0xcd, 0x80, 0xc3"
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="the machine code is that of x86-64")
+@pytest.mark.parametrize("code", [FORK, CLONE, OLD_GATE], ids=["fork", "clone", "32-bit gate"])
+def test_machine_code_that_hides_in_numbers(substrate: CSubstrate, code: str) -> None:
+    """The disassembler takes it for data, so that only the filter of system calls can tell."""
+    before = f'static const unsigned char code[] __attribute__((section(".text"))) = {{{code}}};\n'
+    rejected(substrate, plant("((int (*)(int, int))code)(17, 0); work_it(A, B, C, m, n, k);", before), "cheat", "asked the operating system for")
 
 
 def test_nothing_written(substrate: CSubstrate) -> None:

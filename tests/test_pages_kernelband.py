@@ -18,7 +18,7 @@ from app.pages import kernelband as page
 from app.plotting import Changes, Figure, Panel, floats, view_json
 from app.thumbnails import svg
 from backends.contract import ContextSpec, Frame
-from backends.kernelband import method, recording
+from backends.kernelband import method, picture, proposers, recording
 from backends.kernelband.card import Params
 from backends.kernelband.substrate import Built, Failure, Profile, Timing
 from backends.runtime.context import RunContext
@@ -26,7 +26,7 @@ from backends.validation import validate
 from tests.toy_kernels import ToySubstrate
 
 FRAME_BYTES = 90_000
-SEARCH = ["best", "family", "headroom", "edit", "verdict", "counters", "roofline", "features"]
+SEARCH = ["best", "family", "headroom", "edit", "journey", "verdict", "counters", "roofline", "features"]
 COMPARE = ["curves", "final", "spent", "table"]
 SURVEY = ["survey", "edit", "output", "counters"]
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -195,9 +195,14 @@ def test_the_headroom_bars_are_grey_from_the_threshold_on(runs: Runs) -> None:
         bar = trace(view, f"cluster {cluster + 1}")
         np.testing.assert_allclose(bar["y"], h)
         assert bar["marker"]["color"] == ["$muted" if full else "$method" for full in h >= found["theta"]]
+    best = runs["search"][1][-1].data
+    np.testing.assert_allclose(trace(view, "best kernel")["y"], best["kernels"]["h"][best["best"]["member"]])
     lines = [s for s in view.layout["shapes"] if s["editable"]]
     assert [(s["name"], s["y0"]) for s in lines] == [("theta_sm", 75), ("theta_dram", 3), ("theta_l2", 5)]
     assert "mask is off" in shown(runs, "search", mask=False)["headroom"].summary
+    for kind, frame in (("search", -1), ("tpe", -1), ("search", 4)):
+        seen = runs[kind][1][frame].data["headroom"]
+        assert shown(runs, kind, frame)["headroom"].summary.startswith("No bar") == (not (np.asarray(seen["h"]) >= seen["theta"]).any())
 
 
 def test_texts_show_the_edit_its_verdict_and_the_compilers_words(runs: Runs) -> None:
@@ -216,6 +221,23 @@ def test_texts_show_the_edit_its_verdict_and_the_compilers_words(runs: Runs) -> 
             assert ["output", "element 0 is 1, not 2"] in rows
 
 
+def test_the_best_program_stands_against_the_naive_one(runs: Runs) -> None:
+    params, frames = runs["search"]
+    first = next(f for f in frames if "attempts" in f.data)
+    start = {v.name: v for v in page.views(first, params)}["journey"]
+    assert isinstance(start, Panel)
+    assert start.data["before"] == start.data["after"]
+    assert "No child" in start.summary
+    panel, data = shown(runs, "search")["journey"], frames[-1].data
+    kernels, best, toy = data["kernels"], data["best"]["member"], ToySubstrate()
+    assert panel.data["before"] == toy.naive("matmul", 384).source
+    assert panel.data["after"] == data["best"]["source"] != panel.data["before"]
+    words = panel.summary.partition(" by ")[2].rstrip(".").split(", ")
+    way = marks.way_to(kernels["parent"], best)
+    assert [w.replace(" ", "_") for w in words] == [data["strategies"][kernels["strategy"][k]] for k in way[1:]]
+    assert [kernels["parent"][k] for k in way[1:]] == way[:-1]
+
+
 def test_counters_are_the_frames(runs: Runs) -> None:
     found, panel = runs["search"][1][-1].data["counters"], shown(runs, "search")["counters"]
     numbers = {row[0]: row[1] for row in panel.data["rows"]}
@@ -229,6 +251,11 @@ def test_a_recorded_search_says_so_in_its_title(runs: Runs) -> None:
     made = {v.name: v for v in page.views(told, params)}
     assert made["best"].title.endswith("recorded on &lt;b&gt;old&lt;/b&gt; box, 2026-01-02")
     assert "on this host" not in made["roofline"].summary
+    counters = made["counters"]
+    assert isinstance(counters, Panel)
+    names = [row[0] for row in counters.data["rows"]]
+    assert "looked up" in names
+    assert not {"compiler runs", "compiler, s", "checks, timing, s"} & set(names)
     assert "recorded" not in shown(runs, "search")["best"].title
 
 
@@ -282,12 +309,47 @@ def test_a_survey_tables_facts_and_never_a_time(runs: Runs) -> None:
     assert not re.search(r"\d ms\b|speed-up|seconds", text)
 
 
+def test_the_task_is_told_only_where_a_persons_program_can_run(monkeypatch: pytest.MonkeyPatch, runs: Runs) -> None:
+    assert "task" not in shown(runs, "search")
+    monkeypatch.setattr(method, "open_substrate", lambda params, context: ToySubstrate())
+    monkeypatch.setenv(proposers.SWITCH, "1")
+    params = validate(Params, {"rounds": 1})
+    last = list(method.run(params, RunContext(ContextSpec(0))))[-1]
+    panel = {v.name: v for v in page.views(last, params)}["task"]
+    assert isinstance(panel, Panel)
+    assert "\n".join(row[0] for row in panel.data["rows"]) == ToySubstrate().describe("matmul", 384)
+
+
+LISTING = "softmax for sm_90: 38 registers\n\n//\n.version 8.7\n.target sm_90a\n\n\t.loc\t1 22 0\n\tadd.f32 %r1;  // %bb.0\n\tret;\n\t.section .debug\nmore"
+
+
+def test_a_survey_shows_the_machine_code_before_and_after_an_edit(runs: Runs) -> None:
+    params, frames = runs["survey"]
+    found = {"program": 3, "parent": 1, "before": picture.instructions(LISTING), "after": picture.instructions(LISTING.replace("add", "fma"))}
+    row = {**frames[-1].data["rows"][-1], "text": LISTING[:200]}
+    told = Frame(1.0, "done", {}, {**frames[-1].data, "ptx": found, "rows": [row], "diff": {**frames[-1].data["diff"], "output": LISTING}})
+    made = {v.name: v for v in page.views(told, params)}
+    panel = made["ptx"]
+    assert isinstance(panel, Panel)
+    assert [panel.data[at] for at in ("before", "after")] == [f".target sm_90a\n\t{name}.f32 %r1;\n\tret;" for name in ("add", "fma")]
+    assert panel.summary == "Program 1 became program 3."
+    output = made["output"]
+    assert isinstance(output, Panel)
+    assert output.data["rows"] == [["softmax for sm_90: 38 registers"]]
+    long = "\n".join(f"\tmov {i};" for i in range(500))
+    told = Frame(1.0, "done", {}, {**told.data, "ptx": {**found, "before": long, "after": long}})
+    panel = {v.name: v for v in page.views(told, params)}["ptx"]
+    assert isinstance(panel, Panel)
+    assert panel.data["after"].splitlines()[-2:] == ["\tmov 59;", "// 440 more lines"]
+    assert "left its PTX as it was" in panel.summary
+
+
 def test_pictures_wait_for_their_data(runs: Runs) -> None:
     assert page.views(runs["search"][1][0], runs["search"][0]) == []
     assert page.views(Frame(0.0, "loading"), runs["search"][0]) == []
     params, frames = runs["search"]
     first = next(f for f in frames if "attempts" in f.data)
-    assert [v.name for v in page.views(first, params)] == ["best", "family", "headroom", "edit", "counters", "roofline"]
+    assert [v.name for v in page.views(first, params)] == ["best", "family", "headroom", "edit", "journey", "counters", "roofline"]
 
 
 def test_text_from_outside_is_neither_markup_nor_a_colour(runs: Runs) -> None:

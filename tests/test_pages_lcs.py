@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import io
-import re
 from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
@@ -19,12 +18,10 @@ from app.export import to_plotly
 from app.pages import lcs as page
 from app.pages import load
 from app.pages._lcs_images import cells, smooth, swatch, wash
-from app.pages._lcs_words import Words, read, write
 from app.plotting import Changes, Figure, Panel, view_json
 from app.thumbnails import svg
 from backends.contract import Frame, InputError, Params, Upload
 from backends.registry import get
-from backends.runtime.scenes import SHAPES, WORDS
 from backends.validation import validate
 
 STEPS, SIDE, GRID, TOKENS, SOLIDS = 28, 64, 8, 64, 156
@@ -313,37 +310,6 @@ def test_the_persons_words_are_no_markup() -> None:
     figures = [v for v in views_of(found, objects="<img src=x>", prompt="$method <img src=x>").values() if isinstance(v, Figure)]
     text = orjson.dumps([view_json(v)["figure"] for v in figures]).decode()
     assert "<img" not in text
-
-
-# ----------------------------------------------------------------------------------------------------------- the words
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("wall", [None, "brick"])
-def test_a_prompt_of_chips_reads_back_and_is_known_to_the_model(shape: str, wall: str | None) -> None:
-    for words in (Words((shape,), "orange", wall), Words((shape,), None, wall), Words((), "red", wall), Words(("ring", "star"), None, wall)):
-        assert read(write(words)) == words
-        assert set(re.findall(r"\w+", write(words))) <= set(WORDS)
-
-
-PRESSES = [
-    ({"id": "shape star", "pressed": True}, {"prompt": "a circle and a star on a wall"}),
-    ({"id": "shape circle", "pressed": False}, {"prompt": "a wall", "objects": ""}),
-    ({"id": "color red", "pressed": True}, {"prompt": "a red circle on a wall"}),
-    ({"id": "texture brick", "pressed": True}, {"prompt": "a circle on a brick wall"}),
-]
-
-
-@pytest.mark.parametrize(("press", "expected"), PRESSES, ids=lambda v: str(v)[:30])
-def test_a_chip_changes_one_word(press: dict[str, Any], expected: dict[str, Any]) -> None:
-    given = {"prompt": "a circle on a wall", "objects": "circle"}
-    assert page.on_event("words", {"type": "click", **press}, given) == Changes(expected, True)
-
-
-def test_object_words_follow_the_shapes() -> None:
-    given = {"prompt": "a circle and a star on a wall", "objects": "circle"}
-    changes = page.on_event("words", {"type": "click", "id": "shape heart", "pressed": True}, given)
-    assert changes == Changes({"prompt": "a star and a heart on a wall", "objects": "heart"}, True)
 
 
 def test_the_chips_say_what_is_pressed_and_are_the_little_models() -> None:

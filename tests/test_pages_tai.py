@@ -98,6 +98,14 @@ def test_an_answer_does_not_make_the_page_begin_anew() -> None:
 # -------------------------------------------------------------------------------------------------------- the chat
 
 
+def test_answers_that_may_not_be_taken_can_be_dropped() -> None:
+    arriving = Frame(0.1, "", {}, {"mode": "dialogue", "task": "code", "arrived": {"done": 3, "total": 48, "caption": "a"}})
+    for answers, offered in (([], []), ([["0" * 12, "none"]], ["anew"])):
+        params = validate(Params, {"answers": answers})
+        chat = next(v for v in page.views(arriving, params) if v.name == "chat")
+        assert [o["id"] for o in chat.data["options"]] == offered  # type: ignore[union-attr]
+
+
 def test_the_buttons_are_the_options_of_the_question() -> None:
     question = run("code")[1][-1].data["question"]
     chat = last("code")["chat"].data
@@ -257,6 +265,25 @@ def test_the_diagram_counts_every_component() -> None:
     assert sum(counted) == len(data["deaths"])
 
 
+def test_loops_stand_in_the_diagram_as_they_were_found() -> None:
+    loops = np.asarray(run("code")[1][-1].data["loops"])
+    view = last("code")["diagram"]
+    (drawn,) = traces(view, "loops")
+    assert sum(int(t.split()[0]) for t in drawn["text"]) == len(loops) > 0
+    assert set(zip(np.round(drawn["x"], 6), np.round(drawn["y"], 6), strict=True)) == {tuple(row) for row in loops.round(6).tolist()}
+    assert (np.asarray(drawn["y"]) > np.asarray(drawn["x"])).all()
+    assert f"{len(loops)} loops (degree 1) among all 48 solutions" in view.summary
+    assert not traces(last("code", loops=[])["diagram"], "loops")
+
+
+def test_what_density_groups_claims_no_cut() -> None:
+    found = {**run("code")[1][-1].data["barcode"], "tau": None, "clustering": "tomato"}
+    drawn = last("code", barcode=found)
+    assert "grouped by density" in drawn["barcode"].summary
+    assert "no cut: grouped by density" in [note["text"] for note in drawn["barcode"].layout["annotations"]]
+    assert "outlive" not in drawn["diagram"].summary
+
+
 # -------------------------------------------------------------------------------------------------------- questions
 
 
@@ -264,12 +291,27 @@ def test_the_table_marks_the_question_that_is_asked() -> None:
     data = run("code")[1][-1].data
     view = last("code")["questions"]
     row = view.data["rows"][view.data["marked"]]
-    assert row[0] == "\u25b8"
-    assert row[5].startswith(data["question"]["text"])
-    for cells, found in zip(view.data["rows"], data["questions"], strict=True):
+    assert row[0].startswith("\u25b8 " + data["question"]["text"])
+    assert sum(cells[0].startswith("\u25b8") for cells in view.data["rows"]) == 1
+    best = {f["text"]: f for f in data["questions"]}
+    for cells in view.data["rows"]:
+        found = best[cells[0].removeprefix("\u25b8 ").split("  [")[0]]
         assert cells[1:4] == pytest.approx([found["teig"], found["eig"], found["waste"]], abs=5e-4)
         assert cells[2] == pytest.approx(cells[1] + cells[3], abs=2e-3)
-    assert any(cells[4] == "style" for cells in view.data["rows"])
+    gains = [cells[1] for cells in view.data["rows"]]
+    assert gains == sorted(gains, reverse=True)
+    assert gains[0] == pytest.approx(max(f["teig"] for f in data["questions"]), abs=5e-4)
+    about = [cells[4] for cells in view.data["rows"]]
+    assert about.count("style") == 3, "what EIG likes and TEIG does not stands beside the best, without scrolling"
+    assert len(about) == 8
+
+
+def test_a_question_that_chance_picks_is_in_the_table_wherever_it_ranks() -> None:
+    found = [{**row, "chosen": False} for row in run("code")[1][-1].data["questions"]]
+    found[-1]["chosen"] = True
+    view = last("code", questions=found)["questions"]
+    assert view.data["rows"][view.data["marked"]][0].startswith("\u25b8 " + found[-1]["text"])
+    assert view.data["marked"] == len(view.data["rows"]) - 1
 
 
 def test_the_gains_lie_on_or_below_the_line_of_no_waste() -> None:

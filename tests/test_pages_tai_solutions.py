@@ -92,10 +92,12 @@ def test_the_benchmark_shows_each_mean_and_each_dialogue() -> None:
     assert list(made) == ["benchmark", "right", "style"]
     figure = made["benchmark"]
     assert isinstance(figure, Figure)
-    assert sorted(float(t["x"][0]) for t in traces(figure, "right answers")) == [1, 2, 3, 4, 5]
+    assert sorted(float(t["x"][0]) for t in traces(figure, "right answers")) == list(range(1, len(STRATEGIES) + 1))
     assert all(t["error_x"]["array"] == [1] for t in traces(figure, "wrong answers"))
-    assert sum(np.size(t["x"]) for t in traces(figure, "dialogues")) == 30
+    assert sum(np.size(t["x"]) for t in traces(figure, "dialogues")) == 2 * 3 * len(STRATEGIES)
     for view in made.values():
         assert_labelled(view)
         go.Figure(to_plotly(view))  # type: ignore[arg-type]
     assert "TEIG 1.0" in figure.summary
+    named = [note["text"] for note in figure.layout["annotations"]]
+    assert f"{STRATEGIES['teig']}: 90%, 90% right" in named

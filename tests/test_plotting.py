@@ -170,3 +170,10 @@ def test_a_message_says_why_there_is_nothing() -> None:
     view = p.message("m", "Title", "because")
     go.Figure(to_plotly(view))
     assert view.summary == "because"
+
+
+def test_two_plots_stand_one_above_the_other_where_it_is_narrow() -> None:
+    left, right, inside = p.label(0, 1, "left", xref="paper", yref="paper"), p.label(0.6, 1, "right", xref="paper", yref="paper"), p.label(0.9, 3, "at a point")
+    narrow = p.stacked_when_narrow([left, right, inside], 0.6, upper=0.5, lower=0.3)["narrow"]
+    assert narrow["annotations"] == [left, right | {"x": 0, "y": 0.3}, inside]
+    assert (narrow["yaxis"]["domain"], narrow["yaxis2"]["domain"]) == ([0.5, 1], [0, 0.3])

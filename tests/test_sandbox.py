@@ -107,6 +107,11 @@ SPOILERS = {
         "from collections import Counter\ndef f(x): return sorted(Counter('ab').elements())",
         "1",
     ),
+    "a method of a class of a module": (
+        "from collections import Counter\ndef f(x):\n    Counter.update.kept = 7\n    return 1",
+        "from collections import Counter\ndef f(x): return hasattr(Counter.update, 'kept')",
+        "1",
+    ),
     "a function of a module": ("import re\ndef f(x):\n    re.search.kept = 7\n    return 1", "import re\ndef f(x): return hasattr(re.search, 'kept')", "1"),
     "the class of an exception": (
         "import re\nclass A:\n    def __enter__(self): return self\n    def __exit__(self, kind, error, trace):\n        kind.msg = property(len)\n"

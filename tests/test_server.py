@@ -7,6 +7,7 @@ import csv
 import gzip
 import io
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,18 @@ def test_a_method_link_leads_to_its_theme_page_with_everything_kept(http: httpx.
     answer = http.get("/m/conformal-ksos?alpha=0.2&__theme=dark")
     assert answer.status_code == 307
     assert answer.headers["location"] == "/uncertainty?_m=conformal-ksos&alpha=0.2&__theme=dark"
+
+
+def test_a_page_opens_on_the_method_that_its_address_names(http: httpx.Client) -> None:
+    def chosen(query: str) -> str | None:
+        found = re.search(r'"type":"tabs","props":\{[^}]*\}', http.get(f"/uncertainty{query}").text)
+        assert found is not None
+        return json.loads("{" + found[0] + "}")["props"].get("selected")
+
+    assert chosen("?_m=conformal-ksos&alpha=0.2") == "conformal-ksos"
+    assert chosen("?_m=voronoi-pc") == "voronoi-pc"
+    assert chosen("?_m=lcs") is None  # a method of another theme
+    assert chosen("") is None
 
 
 @pytest.mark.parametrize("path", ["/m/conformal-kso", "/m/conformal-kso/stored", "/runs/00000000000000000000.json", "/runs/..%2f..%2fetc.json"])

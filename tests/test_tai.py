@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from itertools import combinations
 
 import numpy as np
 import pytest
 from scipy.cluster.hierarchy import fcluster, linkage
-from scipy.spatial.distance import squareform
+from scipy.spatial.distance import pdist, squareform
 from sklearn.metrics import adjusted_rand_score
 
 from backends import tai
@@ -108,6 +109,52 @@ def test_deaths_move_no_further_than_the_distances(seed: int) -> None:
     assert np.abs(tai.barcode(D)[0] - tai.barcode(moved)[0]).max() <= 0.02 + 1e-12
 
 
+def rank(columns: list[int]) -> int:
+    """Rank over GF(2) of columns given as bit masks."""
+    pivots: dict[int, int] = {}
+    for column in columns:
+        while column and (low := column & -column) in pivots:
+            column ^= pivots[low]
+        if column:
+            pivots[column & -column] = column
+    return len(pivots)
+
+
+def betti(D: np.ndarray, scale: float) -> tuple[int, int]:
+    """Betti numbers 0 and 1 of the Rips complex at a scale, by the ranks of its boundary matrices."""
+    n = len(D)
+    edges = [(a, b) for a, b in combinations(range(n), 2) if D[a, b] <= scale]
+    place = {edge: i for i, edge in enumerate(edges)}
+    triangles = [t for t in combinations(range(n), 3) if all(pair in place for pair in combinations(t, 2))]
+    first = rank([1 << a | 1 << b for a, b in edges])
+    second = rank([sum(1 << place[pair] for pair in combinations(t, 2)) for t in triangles])
+    return n - first, len(edges) - first - second
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_bars_of_both_degrees_are_the_betti_numbers_at_every_scale(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    turn = rng.uniform(0, 2 * np.pi, 12)
+    points = np.stack([np.cos(turn), np.sin(turn)], 1) + rng.normal(0, 0.15, (12, 2))
+    points[5] = points[2]  # a duplicate
+    D = squareform(pdist(points))
+    deaths, bars = tai.barcode(D)[0], tai.loops(D)
+    for scale in np.quantile(D, np.linspace(0.03, 0.97, 14)):
+        alive = 1 + int((deaths > scale).sum()), int(((bars[:, 0] <= scale) & (scale < bars[:, 1])).sum())
+        assert alive == betti(D, float(scale))
+
+
+def test_a_circle_has_one_long_loop_and_a_line_none() -> None:
+    turn = np.linspace(0, 2 * np.pi, 24, endpoint=False)
+    D = squareform(pdist(np.stack([np.cos(turn), np.sin(turn)], 1)))
+    (birth, death), *rest = tai.loops(D)
+    assert birth == pytest.approx(2 * math.sin(math.pi / 24))
+    assert death == pytest.approx(math.sqrt(3))  # the largest triangle within
+    assert not rest
+    assert tai.loops(on_line(LINE)).shape == (0, 2)
+    assert tai.loops(np.zeros((4, 4))).shape == (0, 2)
+
+
 def test_bridges_chain_single_linkage_and_not_tomato() -> None:
     rng = np.random.default_rng(0)
     x = np.concatenate([rng.normal(c, 0.3, (20, 2)) for c in (0, 3, 6)] + [np.stack([np.linspace(0, 6, 12)] * 2, 1)])
@@ -134,6 +181,19 @@ def test_candidates_that_all_differ_are_intents_of_their_own() -> None:
     assert tai.clusters(D, tau).tolist() == [0, 1, 2, 3]
 
 
+@pytest.mark.parametrize("probes", [1, 2, 5, 10, 40])
+def test_with_few_probes_what_differs_by_a_tenth_is_still_an_intent(probes: int) -> None:
+    """One of ten probes, or one of one: half the resolution alone as the floor would call all of it one meaning."""
+    differ = max(1, math.ceil(0.1 * probes)) / probes
+    for D in (on_line([0, 0, differ, differ]), on_line([0, differ, 2 * differ, 3 * differ])):
+        deaths, _ = tai.barcode(D)
+        tau = homology.threshold(D, deaths, "ratio", 1 / probes, np.random.default_rng(0))
+        assert len(np.unique(tai.clusters(D, tau))) == len(np.unique(D, axis=0))
+    fault = on_line([0, 0, 0.5 * differ, differ / 2]) if probes == 40 else np.zeros((4, 4))
+    deaths, _ = tai.barcode(fault)
+    assert math.isinf(homology.threshold(fault, deaths, "ratio", 1 / probes, np.random.default_rng(0)))
+
+
 @pytest.mark.parametrize(
     ("D", "words"),
     [
@@ -147,7 +207,7 @@ def test_candidates_that_all_differ_are_intents_of_their_own() -> None:
     ],
 )
 def test_what_is_no_distance_matrix_is_refused(D: object, words: str) -> None:
-    for function in (tai.barcode, lambda d: tai.clusters(d, 0.5)):
+    for function in (tai.barcode, tai.loops, lambda d: tai.clusters(d, 0.5)):
         with pytest.raises(InputError, match=words):
             function(np.array(D))
 
@@ -328,3 +388,12 @@ def test_the_map_keeps_distances_of_the_plane() -> None:
     places = embed(D)
     assert np.sqrt(((places[:, None] - places[None]) ** 2).sum(-1)) == pytest.approx(D, abs=1e-8)
     assert not embed(np.zeros((5, 5))).any()
+
+
+def test_the_map_lays_nothing_on_one_place_that_differs() -> None:
+    """Two pairs far from each other: classical scaling has no direction left for what parts the second pair."""
+    D = np.array([[0, 0.3, 1, 1, 0.4], [0.3, 0, 1, 1, 0.6], [1, 1, 0, 0.5, 1], [1, 1, 0.5, 0, 1], [0.4, 0.6, 1, 1, 0]])
+    places = embed(D)
+    laid = squareform(pdist(places))
+    assert laid[2, 3] > 0.3
+    assert (laid[np.triu_indices(5, 1)] > 0.5 * D[np.triu_indices(5, 1)]).all()

@@ -168,6 +168,57 @@ def test_the_intent_question_beats_the_question_of_style() -> None:
     assert by_teig.teig.max() == pytest.approx(0.811278, abs=1e-6)
 
 
+def mutual(joint: np.ndarray) -> float:
+    """I(row; column) in bits by its definition, cell by cell."""
+    rows, columns = joint.sum(1), joint.sum(0)
+    return sum(p * math.log2(p / (rows[i] * columns[j])) for (i, j), p in np.ndenumerate(joint) if p > 0)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_gains_in_a_dialogue_are_mutual_informations_cell_by_cell(seed: int, task: NavigationTask) -> None:
+    """Unequal weights, candidates in no cluster, and answers that fit no option, which count as any of them."""
+    rng = np.random.default_rng(seed)
+    draw = draw_of(task.draw(20, rng))
+    draw = replace(draw, labels=np.where(rng.random(20) < 0.2, -1, draw.labels), clustering="peer")
+    led = Dialogue(draw, Rules(error_rate=0.15))
+    led.weights = rng.dirichlet(np.ones(20))
+    look = led.look()
+    assert look.questions
+    lost = replace(look.questions[0], answers=np.where(rng.random(20) < 0.3, -1, look.questions[0].answers))
+    labels = look.partition.labels
+    inside = np.flatnonzero(labels >= 0)
+    share = led.weights[inside] / led.weights[inside].sum()
+    for question, gain in zip([lost, *look.questions], led._scores([lost, *look.questions], labels)[0], strict=True):
+        options = question.n_options
+        by_candidate = np.empty((len(inside), options))
+        for i, answer in enumerate(question.answers[inside]):
+            for a in range(options):
+                chance = 1 / options if answer < 0 else 0.85 if a == answer else 0.15 / (options - 1)
+                by_candidate[i, a] = share[i] * chance
+        by_cluster = np.stack([by_candidate[labels[inside] == k].sum(0) for k in range(labels.max() + 1)])
+        assert gain == pytest.approx(mutual(by_cluster), abs=1e-9)
+        if question is not lost:
+            assert look.eig[look.questions.index(question)] == pytest.approx(mutual(by_candidate), abs=1e-9)
+
+
+def test_a_long_question_has_its_price() -> None:
+    """G = -TEIG + c cost, against a loop over the pool; c = 0 is TEIG alone, and a price never asks what tells nothing."""
+    found = bits(np.repeat(np.arange(8), 4), 3)
+    long = Probe("What is " + "very " * 60 + "exactly digit 0?", "Is digit 0 a {outcome}?", ("0", "1"))
+    uneven = replace(found, probes=(long, *found.probes[1:]), codes=np.c_[found.codes[:, :1], found.codes[:, 1:] | (found.codes[:, :1] & 0)])
+    draw = draw_of(uneven)
+    for price in (0.0, 0.05, 0.5):
+        look = Dialogue(draw, Rules(error_rate=0.0, cost=price)).look()
+        assert look.question is not None
+        values = {}
+        for question, teig in zip(look.questions, look.teig, strict=True):
+            characters = len(question.text) + sum(len(option) for option in question.options)
+            values[question.id] = teig - price * (characters / 100 + len(question.options) - 2) if teig >= 0.02 else -math.inf
+        assert values[look.question.id] == pytest.approx(max(values.values()), abs=1e-9)
+        assert look.question.text != long.question or price == 0.0
+        assert look.teig[look.questions.index(look.question)] >= 0.02
+
+
 def test_one_meaning_asks_nothing() -> None:
     draw = draw_of(bits(np.zeros(8, dtype=int), 2))
     look = Dialogue(draw, Rules()).look()
@@ -306,6 +357,19 @@ def test_the_benchmark_orders_the_ways_to_ask(task: NavigationTask) -> None:
     assert rows["teig"]["style"] < rows["eig"]["style"]
     assert rows["teig"]["right"] == 1.0
     assert rows["teig"]["turns_low"] <= rows["teig"]["turns"] <= rows["teig"]["turns_high"]
+
+
+def test_peers_group_by_their_own_rules(routes: Draw) -> None:
+    k = int(routes.labels.max()) + 1
+    means, density, fixed = (benchmark.regrouped(routes, name, 0) for name in ("k-means", "hdbscan", "fixed cut"))
+    assert means.labels.max() + 1 == k
+    assert density.labels.min() >= -1
+    assert 2 <= density.labels.max() + 1 <= len(routes.labels) // 2  # of two candidates at least
+    assert np.array_equal(fixed.labels, tai.clusters(routes.distance, 0.3))
+    trap = draw_of(bits(np.repeat(np.arange(4), 3), 2))
+    assert (benchmark.regrouped(trap, "fixed cut", 0).labels.max(), trap.labels.max()) == (3, 3)
+    coarse = replace(trap, distance=trap.distance / 2, deaths=trap.deaths / 2)
+    assert benchmark.regrouped(coarse, "fixed cut", 0).labels.max() == 0  # one rule for all scales fails at another
 
 
 def test_what_leads_no_dialogue_is_refused() -> None:

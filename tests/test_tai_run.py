@@ -127,6 +127,7 @@ def test_the_cut_can_be_put_anywhere_and_the_ends_are_warned_of() -> None:
     assert below.metrics["clusters"] > 8
     assert above.metrics["clusters"] == 1
     assert any("above every bar" in note for note in above.data["notes"])
+    assert any("below every bar" in note for note in below.data["notes"])
     far = last(threshold=0.01, task="own")
     assert far.metrics["clusters"] >= 4
     assert last(threshold="absolute", task="code").metrics["clusters"] < last(task="code").metrics["clusters"]

@@ -66,6 +66,8 @@ def _summary(data: Mapping[str, Any]) -> str:
     found, chosen = data["policies"], data["chosen"]
     leader = max(found, key=lambda name: floats(found[name]["mean"])[-1])
     parts = [f"Bands are 95 % intervals of the geometric mean. Highest ends {policy(leader)}, at {floats(found[leader]['mean'])[-1]:.3g} times."]
+    if leader == "tpe":
+        parts.append("It draws whole programs, moved to the nearest measured one, which helps it here.")
     if chosen != "random":
         parts.append(_against_random(data))
     return " ".join(parts)

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from app.pages._kernelband_marks import RESOURCES, UNTIMED, cluster_style, counted, log_reach, log_ticks, ms, strategy, whole
+from app.pages._kernelband_marks import RESOURCES, UNTIMED, cluster_style, counted, log_reach, log_ticks, ms, strategy, way_to, whole
 from app.plotting import Figure, Trace, alpha, axis, bars, floats, key_row, label, layout, line, plain_text, scatter
 
 THETA_FIELDS = ("theta_sm", "theta_dram", "theta_l2")
-SIDE = 0.36  # of a resource's group of bars, to each side of its middle
+SIDE, BESIDE = 0.36, 0.42  # of a resource's group of bars to each side of its middle, and of the best kernel's mark beside them
 Notes = list[dict[str, Any]]
 
 
@@ -129,10 +129,7 @@ def family(data: Mapping[str, Any], rounds: int) -> Figure:
     joints = np.stack([made[parent[born]], made[born], np.full(born.size, -1)], axis=1).astype(float)
     levels = np.stack([depth[parent[born]], depth[born], np.full(born.size, -1)], axis=1).astype(float)
     joints[:, 2] = levels[:, 2] = np.nan
-    path = [int(data["best"]["member"])]
-    while path[-1]:
-        path.append(int(parent[path[-1]]))
-    path.reverse()
+    path = way_to(parent, int(data["best"]["member"]))
     traces = [line(joints.ravel(), levels.ravel(), "edits", alpha("$peer-3", 0.55), width=1.5, dash="solid", hover="skip")]
     traces.append(line(made[path], depth[path], "way to the best", alpha("$method", 0.6), width=4, hover="skip"))
     for mark in UNTIMED:
@@ -180,6 +177,10 @@ def headroom(data: Mapping[str, Any], params: Any) -> Figure:
         drawn["marker"] = {"color": ["$muted" if f else "$method" for f in full], "line": {"width": 0}}
         traces.append(drawn)
         notes += [label(at, value, str(c + 1), "$muted", anchor="center", yanchor="bottom") for at, value in zip(x.tolist(), h[c].tolist(), strict=True)]
+    best = floats(data["kernels"]["h"])[int(data["best"]["member"])]
+    used = [f"the best kernel, {RESOURCES[r]}: {value:.3g} % of peak" for r, value in zip(resources, best, strict=True)]
+    beside = np.arange(len(resources)) + BESIDE
+    traces.append(scatter(beside, best, "best kernel", "$ink", symbol="diamond-open", size=9, edge=1.75, hover="%{text}", text=used))
     shapes = [
         {
             "type": "line",
@@ -205,7 +206,11 @@ def headroom(data: Mapping[str, Any], params: Any) -> Figure:
     )
     plot["xaxis"]["showgrid"] = False
     masked = int(np.sum(h >= theta))
-    closed = f"{counted(masked, 'bar')} at or above the threshold (grey): the strategies for that resource are closed there, but never all six."
+    full = f"{counted(masked, 'bar')} at or above the threshold (grey): the strategies for that resource are closed there, but never all six."
+    closed = full if masked else "No bar reaches its threshold, so that no arm is masked."
     off = closed if params.mask else "The mask is off: no arm is closed by it."
-    summary = f"{off} Drag a threshold to search anew. Shares are bounds from a measured roofline, not hardware counters; the number on a bar is its cluster."
+    summary = (
+        f"{off} Drag a threshold to search anew. A representative is the member nearest to its centroid, so a typical one; the best kernel (diamond) "
+        "often uses more. Shares are bounds from a measured roofline, not hardware counters; the number on a bar is its cluster."
+    )
     return Figure("headroom", "What the profiler sees of each cluster", traces, plot, summary, height=380)

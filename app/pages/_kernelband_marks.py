@@ -102,6 +102,18 @@ def whole(values: Any) -> np.ndarray:
     return floats(values).astype(int)
 
 
+def way_to(parent: Any, member: int) -> list[int]:
+    """The kernels from the naive one to this one, each the parent of the next.
+
+    >>> way_to([-1, 0, 1, 0], 2)
+    [0, 1, 2]
+    """
+    path = [member]
+    while path[-1]:
+        path.append(int(parent[path[-1]]))
+    return path[::-1]
+
+
 def recorded(data: Mapping[str, Any]) -> str:
     """For a title: where and when the times were recorded; nothing for times that are measured now."""
     return f", {plain_text(data['recorded'])}" if data.get("recorded") else ""

@@ -7,10 +7,11 @@ import operator
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from app.pages._kernelband_marks import counted, ms, recorded, strategy
-from app.plotting import Panel
+from app.pages._kernelband_marks import counted, ms, recorded, strategy, way_to, whole
+from app.plotting import Panel, floats
 
 OUTPUT_LINES, OUTPUT_LETTERS = 12, 160  # of what the compiler or the checker said
+LISTING_LINES = 60
 CONTEXT = 4  # equal lines that are kept on each side of a change
 TEXT, NUMBER = "text", "number"
 
@@ -22,7 +23,7 @@ def edit(data: Mapping[str, Any], params: Any) -> Panel | None:
         return None
     before = found["parent"]
     after = found["child"] or before  # nothing is written yet, or the answer held no code
-    language, comment = ("python", "# {}") if params.substrate == "triton" else ("c", "/* {} */")
+    language, comment = _language(params)
     if found["outcome"] is None:
         summary = "The child is under way." if found["child"] else "The child is being written."
     elif found["child"] and found["child"] != before:
@@ -30,7 +31,23 @@ def edit(data: Mapping[str, Any], params: Any) -> Panel | None:
     else:
         summary = f"The child does not differ from its parent. It was judged: {_words(found['outcome'])}."
     before, after = _around_the_change(before, after, comment)
-    return Panel("edit", "diff", "From parent to child, the newest attempt", {"before": before, "after": after, "language": language}, summary, "wide")
+    return Panel("edit", "diff", "From parent to child, the newest attempt", {"before": before, "after": after, "language": language}, summary)
+
+
+def journey(data: Mapping[str, Any], params: Any) -> Panel:
+    """The naive kernel against the best one, line by line."""
+    found, kernels = data["best"], data["kernels"]
+    best = int(found["member"])
+    naive, took = float(floats(data["drift"]["ms"]).min()), float(floats(kernels["ms"])[best])
+    edits = ", ".join(strategy(data["strategies"], int(whole(kernels["strategy"])[k])) for k in way_to(kernels["parent"], best)[1:])
+    summary = f"{ms(naive)} became {ms(took)} by {edits}." if best else "No child is faster than the naive kernel yet."
+    language, _ = _language(params)
+    return Panel("journey", "diff", "From naive to best", {"before": found["naive"], "after": found["source"], "language": language}, summary)
+
+
+def _language(params: Any) -> tuple[str, str]:
+    """Of the programs, with the form of its comments."""
+    return ("python", "# {}") if params.substrate == "triton" else ("c", "/* {} */")
 
 
 def _around_the_change(before: str, after: str, comment: str) -> tuple[str, str]:
@@ -85,15 +102,15 @@ def counters(data: Mapping[str, Any], params: Any) -> Panel:
     """What the attempts gave, and what they cost in seconds."""
     found = data["counters"]
     rows: list[list[Any]] = [
-        ["compiler runs", found["compiled"], "the naive one too"],
+        ["looked up" if data["recorded"] else "compiler runs", found["compiled"], "the naive one too"],
         ["right", found["correct"], "slower ones too" if data["mode"] == "search" else "the naive one aside"],
         ["wrong", found["wrong"], "or crash, hang, cheat"],
         ["not compiled", found["compile_errors"], ""],
         ["seen before", found["duplicates"], "not measured again"],
     ]
-    if data["mode"] == "search":
-        if params.policy in ("kernelband", "thompson"):
-            rows.append(["turned by a mask", found["masked_pulls"], "first choice closed"])
+    if data["mode"] == "search" and params.policy in ("kernelband", "thompson"):
+        rows.append(["turned by a mask", found["masked_pulls"], "first choice closed"])
+    if data["mode"] == "search" and not data["recorded"]:
         rows += [
             ["compiler, s", round(found["compile_s"], 2), ""],
             ["checks, timing, s", round(found["run_s"], 2), ""],
@@ -102,6 +119,16 @@ def counters(data: Mapping[str, Any], params: Any) -> Panel:
     columns = [{"name": "what", "kind": TEXT}, {"name": "count or s", "kind": NUMBER}, {"name": "which", "kind": TEXT}]
     failed = f"{counted(found['failed'], 'attempt')} failed, {found['duplicates']} had been seen before."
     return Panel("counters", "table", "Where the attempts went", {"columns": columns, "rows": rows, "note": None}, failed)
+
+
+def task(data: Mapping[str, Any]) -> Panel | None:
+    """What a person's own program must be, with its exact signature; None where none can run."""
+    if not data["task"]:
+        return None
+    rows = [[line] for line in data["task"].splitlines()]
+    table = {"columns": [{"name": "what it must be", "kind": TEXT}], "rows": rows, "note": None}
+    summary = "Paste it under More, Your own C; it is checked and timed before the first attempt and joins the others."
+    return Panel("task", "table", "Write your own", table, summary, "wide")
 
 
 def survey(data: Mapping[str, Any]) -> Panel:
@@ -126,10 +153,28 @@ def survey(data: Mapping[str, Any]) -> Panel:
     return Panel("survey", "table", title, {"columns": columns, "rows": table, "note": note}, summary, "main")
 
 
+def machine_code(data: Mapping[str, Any]) -> Panel | None:
+    """The PTX of the newest right program against that of the one that it was made from; None where the compiler writes none."""
+    found = data["ptx"]
+    if not found["after"]:
+        return None
+    before, after = (_first_lines(text) for text in _around_the_change(found["before"], found["after"], "// {}"))
+    changed = found["before"] != found["after"]
+    summary = f"Program {found['parent']} became program {found['program']}." if changed else f"Program {found['program']}; the edit left its PTX as it was."
+    title = "PTX for the newest architecture, before and after"
+    return Panel("ptx", "diff", title, {"before": before, "after": after, "language": "ptx"}, summary)
+
+
+def _first_lines(listing: str) -> str:
+    """A listing as far as anybody reads it; the whole one is in the file that can be downloaded."""
+    lines = listing.splitlines()
+    return listing if len(lines) <= LISTING_LINES else "\n".join([*lines[:LISTING_LINES], f"// {len(lines) - LISTING_LINES} more lines"])
+
+
 def said_of_survey(data: Mapping[str, Any]) -> Panel:
     """The compiler's and the checker's words on the newest program of a survey."""
     row = data["rows"][-1]
-    output = data["diff"]["output"] or row["text"]
+    output = (data["diff"]["output"] or row["text"]).partition("\n//")[0]  # the PTX stands in a view of its own
     rows = [[said] for said in _lines(output)]
     note = None if rows else "The compiler and the checker had nothing to say."
     columns = [{"name": f"on program {len(data['rows']) - 1}", "kind": TEXT}]

@@ -92,7 +92,7 @@ def _options(data: Mapping[str, Any], params: Any) -> list[dict[str, Any]]:
     """Answers first, then what is not one; each id says to how many earlier answers it belongs."""
     number = len(data.get("transcript", []))
     if "belief" not in data:
-        return []
+        return [_quiet("anew", "Start anew")] if params.answers else []  # the answers may be those of another version, which end the run here
     if params.answerer == "simulated":
         return [_quiet("self", "Answer yourself")]
     question = data.get("question")

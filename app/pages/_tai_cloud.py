@@ -133,7 +133,7 @@ def barcode(data: Mapping[str, Any]) -> Figure | None:
     ends["marker"]["color"] = [colour_of(n) for n in numbers.tolist()]
     forever = line([0, reach], [deaths.size] * 2, "the last component", "$truth", width=2, hover="the last component never ends")
     handle = min(tau, reach) if tau is not None else reach
-    notes = [label(handle, 1, _cut_text(tau), "$method", anchor="right" if handle > 0.6 * reach else "left", yref="paper", yanchor="bottom")]
+    notes = [label(handle, 1, _cut_text(found), "$method", anchor="right" if handle > 0.6 * reach else "left", yref="paper", yanchor="bottom")]
     plot = layout(
         axis("scale \u03b5", DISTANCE, range=[0, reach], showgrid=False),
         axis("component", "rank, shortest bar first", range=[-1, deaths.size + 1], showgrid=False, nticks=5),
@@ -144,6 +144,8 @@ def barcode(data: Mapping[str, Any]) -> Figure | None:
     )
     above = int(np.count_nonzero(deaths > tau)) if tau is not None else 0
     summary = f"{above + 1} of {found['alive']} bars are longer than the cut. Drag the dashed line, or click the end of a bar, to cut elsewhere."
+    if found["clustering"] == "tomato":
+        summary = "Sentences are grouped by density (ToMATo), which needs no cut. Drag the dashed line, or click the end of a bar, to cut instead."
     return Figure("barcode", "Short bars are style, long bars are meanings", [*traces, ends, forever], plot, summary, height=400)
 
 
@@ -151,8 +153,10 @@ def _thickness(count: int) -> float:
     return float(np.clip(240 / count, 1, 5))
 
 
-def _cut_text(tau: float | None) -> str:
-    return "no cut: one meaning" if tau is None else f"cut \u03c4 = {tau:.3f}"
+def _cut_text(found: Mapping[str, Any]) -> str:
+    if found["clustering"] == "tomato":
+        return "no cut: grouped by density"
+    return "no cut: one meaning" if found["tau"] is None else f"cut \u03c4 = {found['tau']:.3f}"
 
 
 def _segments(deaths: np.ndarray, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -173,13 +177,14 @@ def cuts(deaths: np.ndarray) -> list[float]:
 
 
 def diagram(data: Mapping[str, Any]) -> Figure | None:
-    """Births and deaths of the components: all are born at 0, where there is nothing but the solutions."""
+    """Births and deaths: of the components, all born at 0, where there is nothing but the solutions; and of the loops, which are a diagnostic."""
     if "barcode" not in data or not np.size(data["barcode"]["deaths"]):
         return None
     found = data["barcode"]
     levels, count = np.unique(floats(found["deaths"]).round(9), return_counts=True)
     tau = found["tau"]
-    reach = max(float(levels[-1]) * 1.2, (tau or 0) * 1.1, 0.05)
+    rounds, times = np.unique(floats(data.get("loops", ())).reshape(-1, 2).round(9), axis=0, return_counts=True)
+    reach = max(1.2 * max(float(levels[-1]), *rounds[:, 1].tolist(), 0.0), (tau or 0) * 1.1, 0.05)
     kept = levels > (tau if tau is not None else math.inf)
     traces: list[Trace] = [line([0, reach], [0, reach], "birth = death", "$peer-2", width=1, hover="skip")]
     for here, name, colour in ((~kept, "joined below the cut", "$muted"), (kept, "kept apart", "$method")):
@@ -187,13 +192,18 @@ def diagram(data: Mapping[str, Any]) -> Figure | None:
         drawn = scatter(np.zeros(int(here.sum())), levels[here], name, colour, hover="%{text} until %{y:.3f}", text=said, cliponaxis=False)
         drawn["marker"] |= {"size": 6 + 3 * np.sqrt(count[here]), "opacity": 0.75}
         traces.append(drawn)
+    if times.size:
+        said = [f"{n} loop{'' if n == 1 else 's'}" for n in times.tolist()]
+        hover = "%{text} from %{x:.3f} to %{y:.3f}"
+        traces.append(scatter(rounds[:, 0], rounds[:, 1], "loops", "$ink", symbol="diamond-open", size=8, edge=1.5, hover=hover, text=said))
     traces.append(scatter([0], [0.96 * reach], "the last component", "$truth", symbol="triangle-up", size=11, hover="the last component never ends"))
     edge = -0.06 * reach
-    notes = [*key_row(("\u25cf kept apart", "$method"), ("\u25cf joined", "$muted"), ("\u25b2 never ends", "$truth"))]
+    named = [("\u25cf kept apart", "$method"), ("\u25cf joined", "$muted"), ("\u25b2 never ends", "$truth")]
+    notes = [*key_row(*named, *([("\u25c7 loop", "$ink")] if times.size else []))]
     shapes = []
     if tau is not None:
         shapes.append(rule(tau, "tau", "$method", across="y"))
-        notes.append(label(1, tau, _cut_text(tau), "$method", anchor="right", xref="paper", yanchor="bottom"))
+        notes.append(label(1, tau, _cut_text(found), "$method", anchor="right", xref="paper", yanchor="bottom"))
     plot = layout(
         axis("birth", DISTANCE, range=[edge, reach], showgrid=False, nticks=5),
         axis("death", DISTANCE, range=[edge, reach], nticks=6),
@@ -201,7 +211,10 @@ def diagram(data: Mapping[str, Any]) -> Figure | None:
         annotations=notes,
         shapes=shapes,
     )
-    summary = f"All {found['alive']} components are born at scale 0; {int(count[kept].sum()) + 1} outlive the cut. A larger dot stands for several."
+    outlive = "" if tau is None else f"; {int(count[kept].sum()) + 1} outlive the cut"
+    summary = f"All {found['alive']} components are born at scale 0{outlive}. A larger dot stands for several."
+    if times.size:
+        summary += f" {times.sum()} loop{'' if times.sum() == 1 else 's'} (degree 1) among all {data['candidates']['total']} solutions: shown, not used."
     return Figure("diagram", "Persistence diagram", traces, plot, summary, height=400)
 
 

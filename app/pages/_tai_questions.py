@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,10 +11,12 @@ from app.pages._tai_marks import colour_of, letter, row_bars
 from app.plotting import Figure, Panel, Trace, axis, end_labels, floats, key_row, label, layout, line, plain_text, rule, scatter
 
 ROWS = 8  # belief bars
+BEST, STYLE_BEST = 5, 3  # rows of the question table: of what is done, and of style
 SOURCES = {"probe": "what happens", "hyperplane": "which of two", "style": "style"}
 MARKS = {"probe": ("$method", "circle"), "hyperplane": ("$method", "diamond-open"), "style": ("$warning", "triangle-up")}
 BASELINES = (("teig", "by TEIG", "$peer-1"), ("eig", "by EIG", "$peer-2"), ("random", "at random", "$peer-3"))
 DIGITS = 3  # of bits
+ASKED = "\u25b8 "
 
 
 def belief(data: Mapping[str, Any]) -> Figure | None:
@@ -42,25 +44,36 @@ def belief(data: Mapping[str, Any]) -> Figure | None:
 
 def table(data: Mapping[str, Any], selector: str) -> Panel | None:
     """The questions that could be asked now, best first, with what each would tell and waste."""
-    rows = data.get("questions")
-    if not rows:
+    found = data.get("questions")
+    if not found:
         return None
+    style = [row for row in found if row["source"] == "style"][:STYLE_BEST]
+    others = [row for row in found if row["source"] != "style"][:BEST]
+    rows = [row for row in found if row["chosen"] or row in style or row in others]
     chosen = next((i for i, row in enumerate(rows) if row["chosen"]), None)
-    # The figures come first: a phone shows them and the beginning of the question.
-    columns = [{"name": "asked", "kind": "text"}, *({"name": f"{name} (bits)", "kind": "number"} for name in ("TEIG", "EIG", "waste"))]
-    columns += [{"name": "about", "kind": "text"}, {"name": "question", "kind": "text"}]
+    # Short headings: a phone shows the question and its figures without a sideways scroll.
+    columns = [
+        {"name": "question", "kind": "text"},
+        *({"name": name, "kind": "number"} for name in ("TEIG", "EIG", "waste")),
+        {"name": "about", "kind": "text"},
+    ]
     cells = [
         [
-            "\u25b8" if row["chosen"] else "",
+            f"{ASKED if row['chosen'] else ''}{row['text']}{_options(row['options'])}",
             *(_bits(row[key]) for key in ("teig", "eig", "waste")),
             SOURCES[row["source"]],
-            f"{row['text']}  [{' | '.join(row['options'])}]",
         ]
         for row in rows
     ]
     how = {"teig": "the bits about the meaning (TEIG)", "eig": "the bits about the solution (EIG)", "random": "chance"}[selector]
-    summary = f"TEIG is what an answer tells about the meaning, EIG about the solution, waste the difference. The next question is chosen by {how}."
-    return Panel("questions", "table", "What it could ask now", {"columns": columns, "rows": cells, "marked": chosen, "note": None}, summary, "wide")
+    summary = f"In bits: TEIG is what an answer tells about the meaning, EIG about the solution, waste the difference. \u25b8 is asked, chosen by {how}."
+    if len(found) > len(rows):
+        summary += f" Shown are the best of {len(found)}, and the best about style."
+    return Panel("questions", "table", "What it could ask now, in bits", {"columns": columns, "rows": cells, "marked": chosen, "note": None}, summary, "wide")
+
+
+def _options(options: Sequence[str]) -> str:
+    return "" if list(options) == ["yes", "no"] else f"  [{' | '.join(options)}]"
 
 
 def _bits(value: float) -> float:

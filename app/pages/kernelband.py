@@ -35,10 +35,12 @@ def _searched(data: Mapping[str, Any], metrics: Mapping[str, Any], params: Any) 
         frontier.family(data, params.rounds),
         frontier.headroom(data, params),
         texts.edit(data, params),
+        texts.journey(data, params),
         texts.verdict(data),
         texts.counters(data, params),
         frontier.roofline(data),
         frontier.features(data),
+        texts.task(data),
     ]
     return [view for view in made if view is not None]
 
@@ -55,7 +57,7 @@ def _compared(data: Mapping[str, Any], params: Any) -> list[View]:
 def _surveyed(data: Mapping[str, Any], params: Any) -> list[View]:
     if "rows" not in data:
         return []
-    made: list[View | None] = [texts.survey(data), texts.edit(data, params), texts.said_of_survey(data), texts.counters(data, params)]
+    made: list[View | None] = [texts.survey(data), texts.edit(data, params), texts.machine_code(data), texts.said_of_survey(data), texts.counters(data, params)]
     return [view for view in made if view is not None]
 
 

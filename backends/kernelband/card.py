@@ -117,7 +117,8 @@ $$\mu_{i,s} + c\,\sqrt{\ln t\,/\,N_{i,s}}$$
 Every arm begins with one imagined reward of 0.5. After the pull $N\leftarrow N+1$, $\mu\leftarrow\mu+(r-\mu)/N$.
 
 **Which arms are closed.** Each strategy relieves one resource: arithmetic (SM), memory (DRAM) or cache (L2). If the cluster's representative
-uses that resource above $\theta$ percent of its peak, the strategy is masked there: it has little left to win.
+uses at least $\theta$ percent of that resource's peak, the strategy is masked there: it has little left to win. The representative is the
+member nearest to the cluster's centroid, a typical one and not the fastest: with random edits it rarely reaches 75 %, and masks are rare.
 
 **Which parent.** A member of the cluster, drawn with $\mathrm{softmax}(V/\text{temperature})$, where $V=\theta-h$ is its headroom in percentage
 points. At temperature 1 five points are odds of 148 to 1, and the *least used*, often slowest, member is taken.
@@ -151,8 +152,8 @@ CARD = Card(
     how=_HOW.strip(),
     reconstructed=_RECONSTRUCTED,
     metrics={
-        "speedup": Metric("times", "time of the baseline over that of the best kernel; compared: geometric mean over the seeds", "higher", "measured"),
-        "best_ms": Metric("ms", "time of the fastest correct kernel", "lower", "measured"),
+        "speedup": Metric("times", "time of the baseline over that of the best kernel; compared: the geometric mean, else the mean", "higher", "measured"),
+        "best_ms": Metric("ms", "time of the fastest correct kernel; compared: the baseline's over the speed-up", "lower", "measured"),
         "baseline_ms": Metric("ms", "time of the naive kernel, the least of its timings", None, "measured"),
         "rounds": Metric("attempts", "attempts made"),
         "correct": Metric("attempts", "children that are right", "higher", "measured"),
@@ -167,7 +168,8 @@ CARD = Card(
     },
     presets=(
         Preset("matmul", "Matrix product", {}, 15),
-        Preset("rmsnorm", "RMSNorm, until memory is the limit", {"kernel": "rmsnorm"}, 15),
+        Preset("rmsnorm", "RMSNorm", {"kernel": "rmsnorm"}, 20),
+        Preset("masks", "Row sum, a low threshold for memory: masks close arms", {"kernel": "row-sum", "theta_dram": 10.0, "temperature": 10.0}, 15),
         Preset("gentle", "Matrix product, parents drawn more evenly", {"temperature": 10.0}, 15),
         Preset("compare", "Where it fails: all policies, 100 seeds, no better than random choice", {"mode": "compare"}, 20, fails=True),
     ),
@@ -178,9 +180,10 @@ CARD = Card(
             "At 2 all counts stay almost even, 20 rounds are too few for 18 arms. At 0.2 they pile up on the first arms that paid.",
         ),
         Step(
-            "rmsnorm",
-            "Raise the memory threshold from 75 to 100: once the kernel runs at the speed of memory, what do the arms that were grey bring?",
-            "They are pulled again and come back with no reward: there is nothing left to win from memory.",
+            "masks",
+            "Raise the memory threshold from 10 to 75: the struck arms open again. Was there something left to win from them?",
+            "Yes. Over 60 replays of 30 rounds, arms for memory saved 6 % of the parent's time where the representative used over 10 % of memory's peak, "
+            "as much as elsewhere, and 0.5 % where it used over 40 %. A mask pays at a high threshold, which 20 rounds of random edits seldom reach.",
         ),
         Step(
             "gentle",

@@ -10,7 +10,7 @@ from scipy import stats
 
 from backends.kernelband.landscape import Landscape
 from backends.kernelband.policies import BestOfN, Greedy, KernelBand, Policy, Settings, Thompson, UniformRandom
-from backends.kernelband.search import Search
+from backends.kernelband.search import Search, measured
 from backends.kernelband.substrate import STRATEGIES, Candidate, ScheduleProposer, ScheduleSpace
 
 CONFIDENCE = 0.95
@@ -53,18 +53,25 @@ class Band:
 
 @dataclass
 class Comparison:
-    """By policy: best, ln of the speed-up (seeds, T + 1), a row for each seed that is done; pulls, attempts by cluster and strategy (K, 6)."""
+    """By policy: best, ln of the speed-up (seeds, T + 1), a row for each seed that is done; pulls, attempts by cluster and strategy (K, 6);
+    figures, what ``search.measured`` says of each seed's search."""
 
     rounds: int
     best: dict[str, list[np.ndarray]] = field(default_factory=dict)
     pulls: dict[str, np.ndarray] = field(default_factory=dict)
+    figures: dict[str, list[dict[str, float]]] = field(default_factory=dict)
 
     def add(self, policy: str, search: Search) -> None:
         """Takes a search that has ended."""
         self.best[policy].append(best_curve(search))
+        self.figures.setdefault(policy, []).append(measured(search))
         for attempt in search.attempts:
             if attempt.strategy >= 0:
                 self.pulls[policy][attempt.cluster, attempt.strategy] += 1
+
+    def mean(self, policy: str, figure: str) -> float:
+        """Mean of this figure over the seeds."""
+        return sum(found[figure] for found in self.figures[policy]) / len(self.figures[policy])
 
     def band(self, policy: str) -> Band | None:
         """None below two seeds, which have no interval."""

@@ -13,14 +13,15 @@ search
     roofline   gflops (GFLOP/s), dram, cache (GB/s)
 (d) features   xy (m, 2), centroids (K, 2) or None, share of the variance, names; None below two kernels
 (e) the tree   kernels.parent, kernels.strategy, attempts.parent for what failed
-(f) diff       parent, child (None: a duplicate), output of the compiler, outcome (None: under way); best: member, source
+(f) diff       parent, child (None: a duplicate), output of the compiler, outcome (None: under way); best: member, source, naive
 (g) headroom   h (K, 3) of the representatives, NaN where empty; representative (member or None), theta (3,)
 (h) counters   compiled, correct, wrong, compile_errors, failed, duplicates, masked_pulls, compile_s, run_s, propose_s
-    phase, round, strategies, resources
+    phase, round, strategies, resources; task: what a person's own program must be, None where none can run
 compare        chosen, seeds, policies {name: mean, low, high (T + 1,)}, final {name: (seeds,)}, pulls {name: (K, 6)} over all
                seeds, strategies, landscape {schedules, failures, fastest (speed-up), inside (share of edits), stale, ms};
                while the table is filled only landscape.schedules
-survey         strategies, rows [round, strategy, parent, outcome, facts, text], diff, counters
+survey         strategies, rows [round, strategy, parent, outcome, facts, text], diff, counters, ptx {program, parent, before, after} of
+               the newest program that is right and of the one that it was made from
 =============  =====================================================================================================
 """
 
@@ -39,7 +40,7 @@ from backends.kernelband.compare import Comparison, compare, make_policy
 from backends.kernelband.landscape import Landscape
 from backends.kernelband.policies import Settings
 from backends.kernelband.recording import Recording, find
-from backends.kernelband.search import Search
+from backends.kernelband.search import Search, measured
 from backends.kernelband.substrate import STRATEGIES, Proposer, ScheduleProposer, Substrate
 from backends.kernelband.survey import Survey
 from backends.runtime import threads
@@ -48,6 +49,8 @@ FILLED = 60  # schedules at most that a comparison measures itself where there i
 FILLED_PER_ROUND = 3
 FRAME_S = 0.2
 FILL_SHARE = 0.6  # of the progress, where the table has to be filled first
+NO_COMPILER = "recorded times, this host has no C compiler"
+COMPARED_ONLY, UNTIMED = "\u2013 compare only", "\u2013 not timed"  # in the place of a figure that a mode does not measure
 
 
 def run(params: Params, context: Context) -> Iterator[Frame]:
@@ -112,7 +115,7 @@ class _Run:
             "size": f"{params.rounds} rounds, {params.clusters} clusters, policy {params.policy}",
             "device": machine,
         }
-        metrics = {**dict.fromkeys(CARD.metrics), **metrics, "seconds": time.perf_counter() - self.began}
+        metrics = {**metrics, "seconds": time.perf_counter() - self.began}
         return Frame(progress, message, metrics, {"made_by": made_by, "mode": self.params.mode, "recorded": None, **data})
 
     def recording(self) -> Recording:
@@ -157,33 +160,23 @@ class _Run:
                 yield self.opening(search, recorded)
             elif search.frontier and (phase == "learn" or time.perf_counter() - shown > FRAME_S):
                 shown = time.perf_counter()
-                done = len([a for a in search.attempts if a.round > 0])
-                yield self.state(search, recorded, 0.99 * done / params.rounds, _doing(search))
-        yield self.state(search, recorded, 1.0, _summary(search))
+                yield self.state(search, recorded, 0.99 * search.done / params.rounds, _doing(search))
+        yield self.state(search, recorded, 1.0, f"{NO_COMPILER}: {_summary(search)}" if recorded else f"{_summary(search)}; {_drift(search)}")
 
     def opening(self, search: Search, recorded: Landscape | None) -> Frame:
-        data = {"phase": "baseline", "round": 0, "diff": None, "best": {"member": 0, "source": self.baseline.source[: picture.TEXT_LIMIT]}}
-        return self.frame(0.0, "compiling, checking and timing the naive kernel", {}, data | self.source(recorded), search.bench.machine, search.proposer.name)
+        data = {"phase": "baseline", "round": 0, "diff": None, "best": picture.best(self.baseline, self.baseline, 0)}
+        doing = f"opening {NO_COMPILER}" if recorded else "compiling, checking and timing the naive kernel"
+        return self.frame(0.0, doing, {}, data | self.source(recorded), search.bench.machine, search.proposer.name)
 
     def state(self, search: Search, recorded: Landscape | None, progress: float, message: str) -> Frame:
-        counters = search.counters
-        metrics: dict[str, MetricValue] = {
-            "speedup": search.baseline_ms / search.best_ms,
-            "best_ms": search.best_ms,
-            "baseline_ms": search.baseline_ms,
-            "rounds": len([a for a in search.attempts if a.round > 0]),
-            "correct": counters.correct,
-            "wrong": counters.wrong,
-            "compile_errors": counters.compile_errors,
-            "duplicates": counters.duplicates,
-            "masked_pulls": counters.masked_pulls,
-            "roofline_fraction": picture.roofline_fraction(search),
-            "noise_cv": search.frontier.timings[search.frontier.best()].cv,
-        }
+        metrics: dict[str, MetricValue] = {**measured(search), "against_random": COMPARED_ONLY}
         return self.frame(progress, message, metrics, picture.search(search) | self.source(recorded), search.bench.machine, search.proposer.name)
 
     def source(self, recorded: Landscape | None) -> dict[str, Any]:
-        return {"recorded": recorded.recording.made if recorded else None}
+        """Where the times come from, and what a person's own program must be, where one can run."""
+        written = recorded is None and proposers.allowed()
+        task = self.substrate.describe(self.params.kernel, self.size) if written else None
+        return {"recorded": recorded.recording.made if recorded else None, "task": task}
 
     # -------------------------------------------------------------------------------------------------- compare
 
@@ -234,14 +227,10 @@ class _Run:
     def compared_metrics(self, found: Comparison, landscape: Landscape, chosen: str) -> dict[str, MetricValue]:
         band = found.band(chosen)
         assert band is not None, "shown from the second seed on"
+        figures: dict[str, MetricValue] = {name: found.mean(chosen, name) for name in found.figures[chosen][0]}
         speedup = float(band.mean[-1])
-        return {
-            "speedup": speedup,
-            "best_ms": landscape.baseline_ms / speedup,
-            "baseline_ms": landscape.baseline_ms,
-            "rounds": self.params.rounds,
-            "against_random": found.ratio(chosen, "random")[0],
-        }
+        ends: dict[str, MetricValue] = {"speedup": speedup, "best_ms": landscape.baseline_ms / speedup, "rounds": self.params.rounds}
+        return figures | ends | {"against_random": found.ratio(chosen, "random")[0]}
 
     # --------------------------------------------------------------------------------------------------- survey
 
@@ -253,7 +242,8 @@ class _Run:
         for row in survey.run():
             self.context.check()
             counted = vars(survey.counters)
-            metrics: dict[str, MetricValue] = {"rounds": row.round, **{n: counted[n] for n in ("correct", "wrong", "compile_errors", "duplicates")}}
+            metrics: dict[str, MetricValue] = {**dict.fromkeys(CARD.metrics, UNTIMED), "rounds": row.round}
+            metrics |= {name: counted[name] for name in ("correct", "wrong", "compile_errors", "duplicates")}
             message = f"round {row.round}: {row.outcome.replace('-', ' ')}; compiled and checked only: no GPU here, so no time and no speed-up"
             data = picture.survey(survey) | {"mode": "survey"}
             yield self.frame(row.round / params.rounds, message, metrics, data, self.substrate.machine, survey.proposer.name)
@@ -272,20 +262,22 @@ def _doing(search: Search) -> str:
     return f"{said}, {now.phase}"
 
 
+def _drift(search: Search) -> str:
+    return f"the baseline drifted by {search.drift[-1][1] / search.drift[0][1] - 1:+.0%}; against random choice only a comparison tells"
+
+
 def _summary(search: Search) -> str:
     counters = search.counters
-    first, last = search.drift[0][1], search.drift[-1][1]
     return (
         f"{search.baseline_ms / search.best_ms:.3g} times faster than the naive kernel: {search.baseline_ms:.3g} to {search.best_ms:.3g} ms; "
-        f"{counters.correct} right, {counters.wrong} wrong, {counters.compile_errors} not compiled, {counters.duplicates} seen before; "
-        f"the baseline drifted by {last / first - 1:+.0%}; against random choice only a comparison tells"
+        f"{counters.correct} right, {counters.wrong} wrong, {counters.compile_errors} not compiled, {counters.duplicates} seen before"
     )
 
 
 def _verdict(found: Comparison, chosen: str, number: int) -> str:
     """What the seeds so far say, and no more."""
     if chosen == "random":
-        return f"{number} seeds; the counts of attempts belong to single searches"
+        return f"{number} seeds; counts are means over them"
     mean, low, high = found.ratio(chosen, "random")
     judged = "within noise of random choice" if low <= 1 <= high else "faster than random choice" if low > 1 else "slower than random choice"
-    return f"{number} seeds: {chosen} is {judged} ({mean:.2f} times its speed-up, 95 % from {low:.2f} to {high:.2f}); counts belong to single searches"
+    return f"{number} seeds: {chosen} is {judged} ({mean:.2f} times its speed-up, 95 % from {low:.2f} to {high:.2f}); counts are means over the seeds"

@@ -9,7 +9,7 @@ import numpy as np
 from backends.kernelband.compare import COMPARED, Comparison
 from backends.kernelband.landscape import Landscape
 from backends.kernelband.search import Search
-from backends.kernelband.substrate import RESOURCES, STRATEGIES, Roofline
+from backends.kernelband.substrate import RESOURCES, STRATEGIES, Candidate, Roofline
 from backends.kernelband.survey import Survey
 
 TEXT_LIMIT = 20_000  # characters of a program, or of what the compiler said of it, that a frame carries
@@ -30,9 +30,14 @@ def search(run: Search) -> dict[str, Any]:
         "features": features(run),
         "roofline": _roofline(run.bench.roofline),
         "diff": _diff(run),
-        "best": {"member": run.frontier.best(), "source": run.frontier.candidates[run.frontier.best()].source[:TEXT_LIMIT]},
+        "best": best(run.frontier.candidates[0], run.frontier.candidates[run.frontier.best()], run.frontier.best()),
         "counters": {**vars(run.counters), "failed": run.counters.wrong + run.counters.compile_errors},
     }
+
+
+def best(naive: Candidate, found: Candidate, member: int) -> dict[str, Any]:
+    """The texts of the naive and of the fastest kernel."""
+    return {"member": member, "naive": naive.source[:TEXT_LIMIT], "source": found.source[:TEXT_LIMIT]}
 
 
 def _attempts(run: Search) -> dict[str, list[Any]]:
@@ -136,14 +141,6 @@ def _diff(run: Search) -> dict[str, Any] | None:
     }
 
 
-def roofline_fraction(run: Search) -> float:
-    """Arithmetic of the fastest kernel over what the roofline allows at its intensity; above 1 where its data stay in cache."""
-    best = run.frontier.best()
-    profile, roof = run.frontier.profiles[best], run.bench.roofline
-    allowed = min(roof.gflops, profile.flops / profile.bytes * roof.dram)
-    return profile.flops / run.best_ms / 1e6 / allowed
-
-
 def comparison(found: Comparison, landscape: Landscape, chosen: str) -> dict[str, Any]:
     """Bands of all policies, and how much of the space the table holds."""
     bands = {name: found.band(name) for name in COMPARED}
@@ -166,9 +163,22 @@ def comparison(found: Comparison, landscape: Landscape, chosen: str) -> dict[str
     }
 
 
+def instructions(log: str) -> str:
+    """The PTX that a log of the compiler ends with: from its target on, without comments, positions in the source and debug sections.
+
+    >>> instructions("softmax for sm_90: 38 registers\\n\\n//\\n.version 8.7\\n.target sm_90a\\n\\t.loc\\t1 22 0\\n\\tret;  // %bb.0\\n\\t.section .debug")
+    '.target sm_90a\\n\\tret;'
+    """
+    _, start, text = log.partition("\n.target")
+    lines = (line.partition("//")[0].rstrip() for line in (start + text).partition("\t.section")[0].splitlines())
+    return "\n".join(line for line in lines if line and not line.startswith("\t.loc"))[:TEXT_LIMIT]
+
+
 def survey(run: Survey) -> dict[str, Any]:
-    """A table of what the compiler says, and the newest edit."""
+    """A table of what the compiler says, the newest edit, and the machine code of the newest program that is right, with its parent's."""
     last = run.rows[-1]
+    newest = max(place for place, row in enumerate(run.rows) if row.outcome == "right")
+    parent = max(run.rows[newest].parent, 0)
     return {
         "strategies": list(STRATEGIES),
         "rows": [
@@ -180,5 +190,6 @@ def survey(run: Survey) -> dict[str, Any]:
             "output": last.log[:TEXT_LIMIT],
             "outcome": last.outcome,
         },
+        "ptx": {"program": newest, "parent": parent, "before": instructions(run.rows[parent].log), "after": instructions(run.rows[newest].log)},
         "counters": {**vars(run.counters), "failed": run.counters.wrong + run.counters.compile_errors},
     }

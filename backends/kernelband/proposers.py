@@ -41,11 +41,16 @@ class Complete(Protocol):
     def __call__(self, prompt: str, seed: int) -> str: ...
 
 
+def allowed(environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether written code may run here: the operator's switch is set, and this is no hosted Space."""
+    return not environment.get(HOSTED) and environment.get(SWITCH) == "1"
+
+
 def require_switch(field: str, environment: Mapping[str, str] = os.environ) -> None:
     """Raises InputError for this field unless written code may run here."""
     if environment.get(HOSTED):
         raise InputError(field, "code that a model or a person writes is not run on a hosted Space", "install the lab on your own machine, or choose offline")
-    if environment.get(SWITCH) != "1":
+    if not allowed(environment):
         raise InputError(field, "code that a model or a person writes does not run here", f"ask the operator to set {SWITCH}=1, or choose offline")
 
 

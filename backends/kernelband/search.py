@@ -93,6 +93,11 @@ class Search:
         yield self._enter("confirm")
         self._confirm()
 
+    @property
+    def done(self) -> int:
+        """Rounds that are settled."""
+        return sum(a.round > 0 for a in self.attempts)
+
     def _enter(self, phase: Phase) -> Phase:
         self.now.phase = phase
         return phase
@@ -181,3 +186,27 @@ class Search:
             self.frontier.timings[best] = min(self.frontier.timings[best], again, key=lambda t: t.ms)
         if self.rounds % BASELINE_EVERY:
             self._retime_baseline(self.rounds)
+
+
+def measured(search: Search) -> dict[str, float]:
+    """What a search found, in numbers.
+
+    roofline_fraction: arithmetic of the fastest kernel over what the roofline allows at its intensity; above 1 where its data stay in cache.
+    noise_cv: of the fastest kernel's runs.
+    """
+    best, roof, counters = search.frontier.best(), search.bench.roofline, search.counters
+    profile = search.frontier.profiles[best]
+    allowed = min(roof.gflops, profile.flops / profile.bytes * roof.dram)
+    return {
+        "speedup": search.baseline_ms / search.best_ms,
+        "best_ms": search.best_ms,
+        "baseline_ms": search.baseline_ms,
+        "rounds": search.done,
+        "correct": counters.correct,
+        "wrong": counters.wrong,
+        "compile_errors": counters.compile_errors,
+        "duplicates": counters.duplicates,
+        "masked_pulls": counters.masked_pulls,
+        "roofline_fraction": profile.flops / search.best_ms / 1e6 / allowed,
+        "noise_cv": search.frontier.timings[best].cv,
+    }

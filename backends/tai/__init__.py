@@ -6,7 +6,7 @@ __getattr__, __dir__, __all__ = attach(
     __name__,
     submod_attrs={
         "belief": ["update"],
-        "homology": ["barcode", "clusters", "cut"],
+        "homology": ["barcode", "clusters", "cut", "loops"],
         "information": ["eig", "teig"],
     },
 )

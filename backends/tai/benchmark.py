@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Literal, get_args
 
 import numpy as np
 
 from backends.tai.candidates import Candidates, Task
 from backends.tai.dialogue import Dialogue, Rules, Selector
 from backends.tai.draws import Draw, Geometry, analyse
+from backends.tai.homology import components, in_order
 from backends.tai.pool import Pool
 from backends.tai.simulation import Person, hidden, is_right, person, play
 
@@ -18,13 +20,20 @@ DIALOGUES = 40
 MOST_TURNS = 60
 WRONG = 0.1  # share of wrong answers in the second condition, unless the params say another
 STREAM = 41
+FIXED_CUT = 0.3
 STRATEGIES: Mapping[str, str] = {
     "teig": "bits about the intent (TEIG)",
     "k-means": "TEIG over k-means clusters",
+    "hdbscan": "TEIG over HDBSCAN clusters",
+    "fixed cut": "TEIG, bars always cut at 0.3",
     "eig": "bits about the candidate (EIG)",
     "one by one": "candidate by candidate",
     "random": "random question",
 }
+
+
+Peer = Literal["k-means", "hdbscan", "fixed cut"]
+PEERS: tuple[Peer, ...] = get_args(Peer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +73,15 @@ def run(
         if draw is None or task.redraws:
             rng = np.random.default_rng([rules.seed, STREAM, number])
             draw = analyse(task.draw(count, rng), geometry, rng)
-            pool, by_means = Pool(draw, rules.binary), Pool(k_means(draw, number), rules.binary)
+            pool = Pool(draw, rules.binary)
+            peers: dict[str, Pool] = {name: Pool(regrouped(draw, name, number), rules.binary) for name in PEERS if name in STRATEGIES}
         place = hidden(draw.candidates, rules.seed + number)
         for name, condition in conditions.items():
             who = person(draw.candidates, place, condition.true_error_rate, rules.seed + number)
             for strategy in STRATEGIES:
                 check()
                 led = replace(rules, error_rate=condition.error_rate, most_turns=MOST_TURNS, seed=rules.seed + number)
-                results[name][strategy].append(_played(strategy, by_means if strategy == "k-means" else pool, led, who))
+                results[name][strategy].append(_played(strategy, peers.get(strategy, pool), led, who))
         yield results
 
 
@@ -85,16 +95,30 @@ def _played(strategy: str, pool: Pool, rules: Rules, who: Person) -> Played:
     return Played(len(dialogue.turns), style, is_right(dialogue, look, who))
 
 
-def k_means(draw: Draw, seed: int) -> Draw:
-    """The draw with k-means clusters of the behaviour in place of persistent ones; it is told how many there are."""
+def regrouped(draw: Draw, clustering: Peer, seed: int) -> Draw:
+    """The draw with the clusters of a peer in place of the persistent ones.
+
+    k-means sees the behaviour and is told how many clusters there are; HDBSCAN sees the distances, and what it takes for noise is
+    in no cluster; "fixed cut" is single linkage cut at 0.3 whatever the bars say.
+    """
+    if clustering == "fixed cut":
+        return replace(draw, labels=components(len(draw.labels), draw.deaths, draw.merges, FIXED_CUT), tau=FIXED_CUT)
+    return replace(draw, labels=_k_means(draw, seed) if clustering == "k-means" else _hdbscan(draw.distance), clustering="peer")
+
+
+def _k_means(draw: Draw, seed: int) -> np.ndarray:
     from sklearn.cluster import KMeans
 
-    k = int(draw.labels.max()) + 1
     rows = _behaviour(draw.candidates)
-    k = min(k, len(np.unique(rows, axis=0)))
-    labels = KMeans(k, n_init=1, random_state=seed).fit_predict(rows)
-    _, labels = np.unique(labels, return_inverse=True)
-    return replace(draw, labels=labels, clustering="k-means")
+    k = min(int(draw.labels.max()) + 1, len(np.unique(rows, axis=0)))
+    return in_order(KMeans(k, n_init=1, random_state=seed).fit_predict(rows))
+
+
+def _hdbscan(distance: np.ndarray) -> np.ndarray:
+    from sklearn.cluster import HDBSCAN
+
+    labels = HDBSCAN(min_cluster_size=2, metric="precomputed", allow_single_cluster=True, copy=True).fit_predict(distance)
+    return labels if (labels >= 0).any() else np.zeros(len(labels), dtype=int)
 
 
 def _behaviour(candidates: Candidates) -> np.ndarray:

@@ -144,6 +144,14 @@ class Params(contract.Params):
         description="Share of answers that the lab takes to be wrong",
         json_schema_extra=_extra("Dialogue", unit="share"),
     )
+    cost: float = Field(
+        0.0,
+        title="Cost of a long question c",
+        ge=0,
+        le=0.5,
+        description="Bits that a question picked by TEIG must give more for each hundred characters, and for each option beyond two",
+        json_schema_extra=_extra("Dialogue", unit="bits"),
+    )
     options: Literal["binary", "multi"] = Field(
         "multi", title="Kind of question", description="Yes or no, or several results to choose from", json_schema_extra=_extra("Dialogue")
     )
@@ -210,7 +218,8 @@ of style. For each the gain is computed twice, about the intent and about the ca
 
 $$\mathrm{TEIG}(q)=I(K;Y_q),\qquad \mathrm{EIG}(q)=I(i;Y_q)=\mathrm{TEIG}(q)+\sum_k b_k\,I(i;Y_q\mid i\in C_k).$$
 
-The last term is **waste**: bits on what does not matter. An answer is wrong with an assumed probability $\varepsilon_u$. Each candidate's weight is
+The last term is **waste**: bits on what does not matter. Asked is what has the least $G(q)=-\mathrm{TEIG}(q)+c\cdot\mathrm{cost}(q)$, where a long
+question with many options costs more; $c$ is 0 unless you set it. An answer is wrong with an assumed probability $\varepsilon_u$. Each candidate's weight is
 multiplied by $P(y\mid i)$, and the beliefs are summed anew. Where few candidates are left, fresh ones that fit all answers are drawn. The dialogue ends
 when one intent has the wanted belief, when no question gives 0.02 bit, or after 12 turns.
 
@@ -244,7 +253,7 @@ CARD = Card(
         "turns": Metric("questions", "questions answered", "lower"),
         "entropy_bits": Metric("bits", "uncertainty about the intent now", "lower"),
         "winner_belief": Metric("probability", "belief in the leading intent", "higher"),
-        "right": Metric("yes or no", "the solution has the hidden intent; in the benchmark, the share of right TEIG dialogues", "higher"),
+        "right": Metric("yes or no, or share", "the solution has the hidden intent; in the benchmark, the share of right TEIG dialogues", "higher"),
         "teig_turns_mean": Metric("questions", "mean questions by TEIG in the benchmark", "lower"),
         "eig_turns_mean": Metric("questions", "mean questions by EIG in the benchmark", "lower"),
         "random_turns_mean": Metric("questions", "mean random questions in the benchmark", "lower"),

@@ -26,7 +26,10 @@ UNLIKELY = 0.5  # P(reply | cluster) below which the reply speaks against a clus
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How a dialogue is led. error_rate: assumed share of wrong answers. binary: yes/no questions only. seed: of ties and random picks."""
+    """How a dialogue is led. error_rate: assumed share of wrong answers. binary: yes/no questions only. seed: of ties and random picks.
+
+    cost: bits that TEIG pays for a unit of ``Question.cost``.
+    """
 
     error_rate: float = 0.05
     selector: Selector = "teig"
@@ -34,6 +37,7 @@ class Rules:
     stop_at: float = 0.95
     most_turns: int = MOST_TURNS
     seed: int = 0
+    cost: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -153,13 +157,15 @@ class Dialogue:
         return scores(joint, options, self.error_rate)
 
     def _choose(self, look: Look) -> int:
-        """Place of the next question. Ties of TEIG go to the smaller waste, then to fewer options; of EIG, to chance."""
+        """Place of the next question. TEIG: least free energy G = -TEIG + c cost, ties to the smaller waste, then to fewer options. Ties of EIG: to chance."""
         rng = np.random.default_rng([self.rules.seed, RANDOM_STREAM, len(self.turns)])
         if self.rules.selector == "random":
             return int(rng.integers(len(look.questions)))
         if self.rules.selector == "eig":
             return int(rng.choice(np.flatnonzero(look.eig >= look.eig.max() - TIE)))
-        best = np.flatnonzero(look.teig >= look.teig.max() - TIE)
+        value = look.teig - self.rules.cost * np.array([question.cost for question in look.questions])
+        value[look.teig < LEAST_BITS] = -np.inf  # short and empty is no question: there is one that tells enough, or the dialogue had ended
+        best = np.flatnonzero(value >= value.max() - TIE)
         return int(min(best, key=lambda i: (round(float(look.waste[i]), 9), look.questions[i].n_options, i)))
 
     def find(self, look: Look, question_id: str) -> Question | None:

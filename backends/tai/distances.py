@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+WRONGLY_NEAR, NUDGE = 0.02, 0.05  # shares of the distance; of the largest distance
+GOLDEN = np.pi * (3 - np.sqrt(5))  # turn from one nudge to the next
 MAP_STEPS, MAP_LIMIT = 60, 128  # of scaling; above so many different candidates a step takes several milliseconds
 
 
@@ -59,6 +61,15 @@ def embed(distance: np.ndarray) -> np.ndarray:
     start = ClassicalMDS(2, metric="precomputed").fit_transform(apart)
     largest = np.abs(start).argmax(0)
     start *= np.where(np.take_along_axis(start, largest[None], 0) < 0, -1.0, 1.0)
+    start += _apart(start, apart)
     steps = MAP_STEPS if len(rows) <= MAP_LIMIT else MAP_STEPS // 3
     places, _ = smacof(apart, n_components=2, init=start, n_init=1, max_iter=steps, eps=1e-4, normalized_stress=False)
     return places[place]
+
+
+def _apart(start: np.ndarray, distance: np.ndarray) -> np.ndarray:
+    """Steps (M, 2) for what the start (M, 2) lays on one place although it differs: from there no step of scaling leads apart."""
+    laid = np.hypot(*np.moveaxis(start[:, None] - start, 2, 0))
+    wrong = np.triu(laid < WRONGLY_NEAR * distance, 1).any(0)
+    turn = GOLDEN * np.arange(len(start))
+    return np.where(wrong, NUDGE * distance.max(), 0.0)[:, None] * np.stack([np.cos(turn), np.sin(turn)], 1)

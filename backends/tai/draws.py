@@ -15,7 +15,7 @@ from backends.tai.distances import blend
 from backends.tai.homology import Rule, barcode, check_distance, components, threshold, tomato
 from backends.tai.questions import Question
 
-Clustering = Literal["components", "tomato", "k-means"]
+Clustering = Literal["components", "tomato", "peer"]
 OVERDRAW = 4  # candidates drawn for each one that is kept
 
 
@@ -58,8 +58,8 @@ def analyse(candidates: Candidates, geometry: Geometry, rng: np.random.Generator
         labels = components(len(distance), deaths, merges, tau)
     notes = []
     if not isinstance(geometry.rule, str) and len(deaths):
-        if tau < deaths[0]:
-            notes.append("the threshold lies below every bar: each candidate is an intent of its own")
+        if tau < deaths[deaths > 0].min(initial=np.inf):
+            notes.append("the threshold lies below every bar: what differs at all is an intent of its own")
         elif tau >= deaths[-1]:
             notes.append("the threshold lies above every bar: all candidates are one intent")
     kept = drop_small(labels, geometry.least_size)

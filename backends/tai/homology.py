@@ -62,13 +62,41 @@ def barcode(D: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     D = check_distance(D)
     if len(D) == 1:
         return np.zeros(0), np.zeros((0, 2), dtype=int)
-    radius = float(D.max(1).min())  # from here on one candidate is joined to all others, so no longer edge ends a bar
-    tree = RipsComplex(distance_matrix=D, max_edge_length=radius).create_simplex_tree(max_dimension=1)
+    tree = RipsComplex(distance_matrix=D, max_edge_length=_radius(D)).create_simplex_tree(max_dimension=1)
     tree.compute_persistence(min_persistence=-1)  # with the default 0, bars of no length are dropped and duplicates lost
     merges = np.asarray(tree.flag_persistence_generators()[0], dtype=int)[:, 1:]
     deaths = D[merges[:, 0], merges[:, 1]]
     order = np.argsort(deaths, kind="stable")
     return deaths[order], merges[order]
+
+
+def _radius(D: np.ndarray) -> float:
+    """The scale from which on one candidate is joined to all others: no longer edge ends a bar, nor fills a loop."""
+    return float(D.max(1).min())
+
+
+def loops(D: np.ndarray) -> np.ndarray:
+    """Bars of degree 1 of the same filtration, (L, 2) births and deaths, longest first; those of no length are left out.
+
+    A diagnostic: a loop is a round of candidates each near the next and far from the opposite one; no cluster hangs on it. The
+    edges that change no homology are taken away first (edge collapse), since the triangles grow with the third power of N.
+    Raises InputError for a matrix that is no distance matrix.
+
+    >>> square = np.array([[0, 1, 2, 1], [1, 0, 1, 2], [2, 1, 0, 1], [1, 2, 1, 0]])
+    >>> loops(square).tolist()
+    [[1.0, 2.0]]
+    """
+    from gudhi import RipsComplex
+
+    D = check_distance(D)
+    first = np.unique(D, axis=0, return_index=True)[1]  # duplicates fill no loop and make none
+    D = D[np.ix_(first, first)]
+    tree = RipsComplex(distance_matrix=D, max_edge_length=_radius(D)).create_simplex_tree(max_dimension=1)
+    tree.collapse_edges()
+    tree.expansion(2)
+    tree.compute_persistence(min_persistence=ROUNDING)
+    found = np.asarray(tree.persistence_intervals_in_dimension(1), dtype=float).reshape(-1, 2)
+    return found[np.argsort(found[:, 0] - found[:, 1], kind="stable")]
 
 
 def cut(deaths: np.ndarray, rule: Rule | float = "ratio", floor: float = 0.0, finest: float = FINEST) -> float:
@@ -134,13 +162,16 @@ def bootstrap_cut(D: np.ndarray, rng: np.random.Generator) -> float:
 def threshold(D: np.ndarray, deaths: np.ndarray, rule: Rule | float, resolution: float, rng: np.random.Generator) -> float:
     """tau for a fresh sample with distances D (N, N) and its deaths (N - 1,); resolution: the smallest difference D can tell.
 
-    Beside the rules of ``cut``: where even the two closest candidates differ by an intent's worth, the ratio rule has no short
-    bar to compare with, and each candidate is an intent of its own.
+    The floor is half the resolution, and low enough that a difference of an intent's worth stands out from none at all: with one
+    or two probes the coarse resolution alone would say that everything means the same. Beside the rules of ``cut``: where even the
+    two closest candidates differ by an intent's worth, the ratio rule has no short bar to compare with, and each candidate is an
+    intent of its own.
     """
-    floor = resolution / 2
+    least = FINEST - ROUNDING
+    floor = min(resolution / 2, least / LEAST_RATIO)
     if rule == "bootstrap":
         return bootstrap_cut(D, rng)
-    if rule == "ratio" and deaths.size and deaths.min() >= max(FINEST - ROUNDING, LEAST_RATIO * floor):
+    if rule == "ratio" and deaths.size and deaths.min() >= least:
         return float(np.sqrt(floor * deaths.min()))
     return cut(deaths, rule, floor)
 

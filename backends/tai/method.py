@@ -15,9 +15,9 @@ the current draw, which a fresh draw replaces; K clusters of the living ones. Co
     meanings      [{name, candidate, candidates}]: what the request could mean, of the first draw ("candidate" shows it in that draw)
     dealt         {name, candidate}: a wish that may be dealt secretly, of the first draw; first_shown: forms of the first draw by "candidate"
     distance      (N, N) float32, rows and columns ordered by ``order`` (N,)
-    map           (N, 2) classical scaling of the distance
+    map           (N, 2) metric scaling of the distance; loops: (L, 2) births and deaths in degree 1, of all N, up to 128 candidates
     labels        (N,) cluster 0 to K - 1 of each candidate, -1 where it is out; weights (N,): summing to 1
-    barcode       {deaths (M - 1,), bar_colours (M - 1,), tau or None (one cluster), alive M, ess}: of the living candidates;
+    barcode       {deaths (M - 1,), bar_colours (M - 1,), tau or None (no cut), clustering ("components", "tomato"), alive M, ess}: of the living;
                   the persistence diagram is (0, deaths), and the bar of the last component never ends
     belief        [{cluster, name, colour, belief, size, candidate (its medoid)}], most believed first; outside: mass of none of these
     leading       the first two of ``belief``, each with "shown"
@@ -56,15 +56,17 @@ from backends.tai.card import DRAWN_BY, TEXT_LIMIT, Params
 from backends.tai.dialogue import Dialogue, Look, Rules
 from backends.tai.distances import embed
 from backends.tai.draws import Draw, Geometry, Reply, analyse, redraw
+from backends.tai.homology import loops
 from backends.tai.pool import Pool
 from backends.tai.simulation import Person, hidden, is_right, person, play
 from backends.tai.tasks import open_task
 
 FIRST_STREAM, FRESH_STREAM = 1, 2
 FRAME_S = 0.1
-HEAT_LIMIT = 128  # candidates up to which the distance matrix is sent whole
+HEAT_LIMIT = 128  # candidates up to which the distance matrix is sent whole and its loops are found
 UNDEFINED = ("clusters", "true_intents", "partition_recovered", "turns", "entropy_bits", "winner_belief")  # in the benchmark
 OTHER_VERSION = "this link was made by another version"
+BEGIN_ANEW = "begin without answers: press one of the examples"
 
 
 def run(params: Params, context: Context) -> Iterator[Frame]:
@@ -91,7 +93,7 @@ class _Run:
     @property
     def rules(self) -> Rules:
         p = self.params
-        return Rules(p.error_rate, p.selector, p.options == "binary", p.stop_at, seed=p.seed)
+        return Rules(p.error_rate, p.selector, p.options == "binary", p.stop_at, seed=p.seed, cost=p.cost)
 
     @cached_property
     def geometry(self) -> Geometry:
@@ -224,8 +226,10 @@ class _Run:
 
     def geometry_of(self, draw: Draw, order: np.ndarray) -> dict[str, Any]:
         places = self.context.memo("map", (draw.distance,), lambda: embed(draw.distance))
-        heat = {"distance": draw.distance[np.ix_(order, order)].astype(np.float32), "order": order} if len(order) <= HEAT_LIMIT else {}
-        return {"map": places, **heat}
+        if len(order) > HEAT_LIMIT:
+            return {"map": places}
+        heat = draw.distance[np.ix_(order, order)].astype(np.float32)
+        return {"map": places, "distance": heat, "order": order, "loops": self.context.memo("loops", (draw.distance,), lambda: loops(draw.distance))}
 
     def turns(self, led: Dialogue, who: Person) -> Iterator[Look]:
         """Plays the answers of the params, then the simulated person where one answers; a look after each turn."""
@@ -234,7 +238,7 @@ class _Run:
             look = led.look()
             question = led.find(look, question_id)
             if question is None:
-                raise InputError("answers", OTHER_VERSION, "start the dialogue anew")
+                raise InputError("answers", OTHER_VERSION, BEGIN_ANEW)
             led.answer(look, question, _option(question.option_ids, option_id))
             yield led.look()
         while self.params.answerer == "simulated":
@@ -324,9 +328,7 @@ class _Run:
         for number, results in enumerate(benchmark.run(self.task, params.candidates, self.geometry, self.rules, conditions, check=check), 1):
             self.tabulate(results, conditions, read)
             self.metrics["seconds"] = time.perf_counter() - self.began
-            yield self.frame(
-                0.01 + 0.99 * number / benchmark.DIALOGUES, f"{number} of {benchmark.DIALOGUES} wishes, each by {len(benchmark.STRATEGIES)} ways to ask"
-            )
+            yield self.frame(0.01 + 0.99 * number / benchmark.DIALOGUES, self.score(number))
 
     def score(self, number: int) -> str:
         means = ", ".join(f"{name.upper() if name != 'random' else name} {self.metrics[f'{name}_turns_mean']:.1f}" for name in ("teig", "eig", "random"))
@@ -351,5 +353,5 @@ def _option(option_ids: tuple[str, ...], option_id: str) -> int | Literal["not-s
     if option_id == "none":
         return "none"
     if option_id not in option_ids:
-        raise InputError("answers", OTHER_VERSION, "start the dialogue anew")
+        raise InputError("answers", OTHER_VERSION, BEGIN_ANEW)
     return option_ids.index(option_id)

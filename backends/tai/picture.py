@@ -80,7 +80,8 @@ def homology(draw: Draw, dialogue: Dialogue, look: Look, colours: Sequence[tuple
     return {
         "deaths": part.deaths,
         "bar_colours": palette[ends],
-        "tau": float(draw.tau) if np.isfinite(draw.tau) else None,
+        "tau": float(draw.tau) if np.isfinite(draw.tau) and draw.clustering == "components" else None,
+        "clustering": draw.clustering,
         "alive": int(look.living.sum()),
         "ess": beliefs.effective_number(dialogue.weights),
     }

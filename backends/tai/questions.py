@@ -56,6 +56,11 @@ class Question:
     def n_options(self) -> int:
         return len(self.options)
 
+    @cached_property
+    def cost(self) -> float:
+        """What it takes to read: hundreds of characters, and options beyond two."""
+        return (len(self.text) + sum(map(len, self.options))) / 100 + self.n_options - 2
+
     def answers_of(self, candidates: Candidates) -> np.ndarray:
         """What the candidates of another draw of the same task imply, (N,); -1 where none of the options fits."""
         if self.source == "hyperplane":

@@ -74,6 +74,12 @@ const watchSize = new ResizeObserver((entries) => {
   for (const entry of entries) entry.target.livePlot.onResize();
 });
 
+/** What a figure wants to be laid out differently on a narrow screen stands in its ``meta.narrow``. */
+function narrowed(layout) {
+  const merged = Object.entries(layout.meta?.narrow ?? {}).map(([name, value]) => [name, Array.isArray(value) ? value : { ...layout[name], ...value }]);
+  return { ...layout, ...Object.fromEntries(merged) };
+}
+
 export class LivePlot {
   /** Draws into `node`; `send(event)` is told of clicks and drags as {type, ...}. */
   constructor(node, send) {
@@ -162,7 +168,7 @@ export class LivePlot {
     const editable = layout.meta?.editable === true;
     this.revision += 1;
     const shown = {
-      ...layout,
+      ...(width < NARROW_PX ? narrowed(layout) : layout),
       template: plotTemplate(this.node, width),
       width,
       height,

@@ -9,6 +9,8 @@ const INVITATION = "Press Run to see the method work.";
 const MAIN_PX = [340, 720]; // least and greatest height of the main picture
 const EDGE_PX = 8; // from its lower end to the screen's
 
+const onPhone = () => matchMedia("(max-width: 860px)").matches; // where controls and picture stand in one column
+
 export function mount(root, link, meta) {
   return new Stage(root, link, meta);
 }
@@ -35,7 +37,7 @@ class Stage {
 
   /** On a phone the controls stand between Run and the picture: whoever pressed Run wants to see the picture. */
   comeIntoSight() {
-    if (!matchMedia("(max-width: 860px)").matches) return;
+    if (!onPhone()) return;
     this.root.scrollIntoView({ block: "start", behavior: reducedMotion() ? "auto" : "smooth" });
   }
 
@@ -177,7 +179,7 @@ class FigureView extends View {
 
   /** The main picture ends where the screen does, so that it is seen whole together with the run bar; its summary follows below. */
   fitScreen() {
-    if (this.element.dataset.span !== "main" || !this.element.isConnected || matchMedia("(max-width: 860px)").matches) return;
+    if (this.element.dataset.span !== "main" || !this.element.isConnected || onPhone()) return;
     const top_px = this.node.getBoundingClientRect().top + scrollY;
     this.node.style.height = `${Math.min(MAIN_PX[1], Math.max(MAIN_PX[0], innerHeight - top_px - EDGE_PX))}px`;
   }
@@ -186,6 +188,8 @@ class FigureView extends View {
     this.describe(spec);
     const height_px = spec.figure.layout?.meta?.height;
     if (height_px && spec.span !== "main") this.node.style.height = `${height_px}px`;
+    const narrow_px = spec.figure.layout?.meta?.narrow?.meta?.height;
+    if (narrow_px && onPhone()) this.node.style.height = `${narrow_px}px`;
     if (!this.figured) this.fit(); // once: a picture that changes its height while frames stream would jump
     this.figured = true;
     this.plot.update(spec.figure, run);

@@ -145,6 +145,12 @@ def test_run_pressed_at_once_goes_by_the_link_and_not_by_the_defaults(page: Page
     expect(page.locator("#conformal-ksos--alpha-number")).to_have_value("0.2")
 
 
+def test_run_pressed_at_once_is_that_of_the_method_in_the_address(page: Page) -> None:
+    page.goto("/m/voronoi-pc?data=two-centroids&splits=10&n=100&seed=52")  # not the first tab of its theme
+    page.locator(".pp-run:visible").first.click()
+    expect(page.locator("#m-voronoi-pc .pp-ran")).to_contain_text("seed 52", timeout=SLOW_MS)
+
+
 def test_two_visitors_do_not_cross(new_page: NewPage) -> None:
     pages = [new_page(), new_page()]
     for page, seed in zip(pages, (45, 46), strict=True):

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from kernels import ahead_of_time, attention_column_mass, headwise_rmsnorm, lcs, pairwise_mismatch
+from kernels import ahead_of_time, attention_column_mass, headwise_rmsnorm, lcs, pairwise_mismatch, voronoi_boxes
 
 TARGETS = (80, 90)
 STAGES = 3  # what a launch takes where it names none
@@ -77,6 +77,12 @@ def cases() -> Iterator[Case]:
     for probes in (40, 4000):
         types = {"codes_ptr": "*i32", "counts_ptr": "*i32", "n": "i32", "probes": "i32"}
         yield Case(f"pairwise_mismatch P={probes}", count, types, pairwise_mismatch.tile(probes))
+    (weigh,) = voronoi_boxes.triton_kernels()
+    for real, d, cells, components in (("*fp64", 2, 16, 1), ("*fp64", 6, 64, 4), ("*fp32", 2, 16, 4)):
+        reals = dict.fromkeys(("low_ptr", "high_ptr", "normals_ptr", "offsets_ptr", "weights_ptr", "mean_ptr", "sd_ptr", "mass_ptr"), real)
+        counts = {"boxes": "i32", "cells": "i32", "components": "i32", "tie": "fp32"}
+        types = {**reals, "owner_ptr": "*i64", "kind_ptr": "*i8", **counts}
+        yield Case(f"voronoi_boxes {real} K={cells} d={d}", weigh, types, voronoi_boxes.tile(d, cells, components), voronoi_boxes.WARPS)
 
 
 def compile_for(case: Case, capability: int) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 A script of its own, because TRITON_INTERPRET=1 must stand before Triton is imported and holds for the whole process:
 ``TRITON_INTERPRET=1 python -m tests.kernels.interpreted`` or, for one shape,
 ``... interpreted headwise_rmsnorm 5,3,20 float16`` (positions, H, D), ``... attention_column_mass 1,4,2,100,64 bfloat16`` (B, H, G, T, D),
-``... lcs 2,50 float16`` (N, L); ``pairwise_mismatch`` has whole numbers (N, P) whatever the dtype.
+``... lcs 2,50 float16`` (N, L); ``pairwise_mismatch`` has whole numbers (N, P) whatever the dtype, ``voronoi_boxes`` (M, K, C, d) float32 and float64.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from typing import Any
 
 import torch
 
-from kernels import attention_column_mass, headwise_rmsnorm, lcs, pairwise_mismatch
+from kernels import attention_column_mass, headwise_rmsnorm, lcs, pairwise_mismatch, voronoi_boxes
 
 SHAPES: dict[str, list[tuple[int, ...]]] = {
     "headwise_rmsnorm": [(1, 1, 1), (5, 3, 20), (40, 4, 64)],  # one number; no multiple of any tile; several programs
     "attention_column_mass": [(1, 1, 1, 1, 1), (1, 2, 1, 37, 20), (2, 4, 2, 80, 16), (1, 1, 1, 256, 32)],
     "pairwise_mismatch": [(1, 1), (33, 7), (100, 40), (130, 65)],
     "lcs": [(1, 1), (3, 17), (2, 64)],
+    "voronoi_boxes": [(1, 1, 1, 1), (37, 3, 2, 2), (200, 16, 1, 2), (130, 5, 4, 3)],
 }
 DTYPES = ("float32", "float16", "bfloat16")
 
@@ -101,11 +102,38 @@ def check_lcs(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Gener
         yield f"{name} unmasked", float(not torch.equal(steered[~mask], x[~mask]))
 
 
+def draw_boxes(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> tuple[torch.Tensor, ...]:
+    """low, high, owner, normals, offsets, weights, mean, sd of M boxes, K cells, C components, d variables; a third of the ends are infinite."""
+    boxes, cells, components, d = shape
+    ends = torch.randn(2, boxes, d, generator=generator, dtype=torch.float64).sort(0).values
+    far = torch.rand(2, boxes, d, generator=generator) < 1 / 3
+    low, high = torch.where(far[0], -torch.inf, ends[0]), torch.where(far[1], torch.inf, ends[1])
+    owner = torch.randint(cells, (boxes,), generator=generator)
+    c = torch.randn(cells, d, generator=generator, dtype=torch.float64)
+    normals, square, own = 2 * (c[None] - c[:, None]), (c**2).sum(-1), torch.eye(cells, dtype=torch.bool)
+    offsets = torch.where(own, -1.0, square[:, None] - square[None])
+    weights = torch.rand(cells, components, generator=generator, dtype=torch.float64) + 0.1
+    mean = torch.randn(cells, components, d, generator=generator, dtype=torch.float64)
+    sd = 0.3 + torch.rand(cells, components, d, generator=generator, dtype=torch.float64)
+    reals = (normals, offsets, weights / weights.sum(-1, keepdim=True), mean, sd)
+    return low.to(dtype), high.to(dtype), owner, *(x.to(dtype) for x in reals)
+
+
+def check_voronoi_boxes(shape: tuple[int, ...], _: torch.dtype, generator: torch.Generator) -> Iterator[tuple[str, float]]:
+    given = draw_boxes(shape, torch.float64, generator)
+    wanted = voronoi_boxes.reference(*given)
+    for dtype in (torch.float64, torch.float32):
+        found = voronoi_boxes.launch(*(x if x.dtype == torch.int64 else x.to(dtype) for x in given))
+        yield f"{dtype} mass", float((found.mass.double() - wanted.mass).abs().max())
+        yield f"{dtype} kind", float((found.kind != wanted.kind).sum())
+
+
 CHECKS = {
     "headwise_rmsnorm": check_headwise_rmsnorm,
     "attention_column_mass": check_attention_column_mass,
     "pairwise_mismatch": check_pairwise_mismatch,
     "lcs": check_lcs,
+    "voronoi_boxes": check_voronoi_boxes,
 }
 
 

@@ -16,7 +16,8 @@ import pytest
 import torch
 
 import kernels
-from kernels import attention_column_mass, headwise_rmsnorm, lcs, pairwise_mismatch
+from kernels import attention_column_mass, headwise_rmsnorm, lcs, pairwise_mismatch, voronoi_boxes
+from tests.kernels.interpreted import draw_boxes
 
 pytestmark = pytest.mark.timeout(240)  # a cold compilation of all cases takes 40 s on a busy host
 
@@ -48,23 +49,23 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
-@pytest.mark.parametrize("kernel", ["headwise_rmsnorm", "attention_column_mass", "pairwise_mismatch", "lcs"])
+@pytest.mark.parametrize("kernel", ["headwise_rmsnorm", "attention_column_mass", "pairwise_mismatch", "lcs", "voronoi_boxes"])
 def test_the_interpreted_kernel_equals_its_reference(interpreted: list[dict[str, Any]], kernel: str, dtype: str) -> None:
     cases = [c for c in interpreted if c["kernel"] == kernel and c["dtype"] == dtype]
     assert len(cases) >= 3
     for case in cases:
         for part, error in case["errors"].items():
             # The mass and gamma's gradient leave the kernel in fp32, also where the inputs have half precision.
-            exact = {"counts": 0.0, "mass": 1e-5, "dgamma": 1e-5} | dict.fromkeys(HSL, HSL_TOLERANCE)
+            exact = {"counts": 0.0, "mass": 1e-6 if kernel == "voronoi_boxes" else 1e-5, "kind": 0.0, "dgamma": 1e-5} | dict.fromkeys(HSL, HSL_TOLERANCE)
             limit = exact.get(part.split()[-1], TOLERANCE[dtype])
             assert error <= limit, f"{kernel} {case['shape']} {dtype} {part}: {error}"
 
 
 @pytest.mark.parametrize("capability", [80, 90])
-@pytest.mark.parametrize("kernel", ["headwise_rmsnorm", "attention_column_mass", "pairwise_mismatch", "lcs"])
+@pytest.mark.parametrize("kernel", ["headwise_rmsnorm", "attention_column_mass", "pairwise_mismatch", "lcs", "voronoi_boxes"])
 def test_the_compiled_kernel_fits_the_device(compiled: list[dict[str, Any]], kernel: str, capability: int) -> None:
     cases = [c for c in compiled if c["case"].startswith(kernel) and c["capability"] == capability]
-    assert len(cases) >= (2 if kernel == "pairwise_mismatch" else 4)
+    assert len(cases) >= {"pairwise_mismatch": 2, "voronoi_boxes": 3}.get(kernel, 4)
     for case in cases:
         assert case["registers"] <= 255, case
         assert case["registers"] * 32 * case["warps"] <= 65_536, case
@@ -75,7 +76,8 @@ def test_the_compiled_kernel_fits_the_device(compiled: list[dict[str, Any]], ker
 
 
 def test_importing_kernels_does_not_import_triton() -> None:
-    code = "import sys, kernels.headwise_rmsnorm, kernels.attention_column_mass, kernels.pairwise_mismatch, kernels.lcs; sys.exit('triton' in sys.modules)"
+    modules = ", ".join(f"kernels.{name}" for name in ("headwise_rmsnorm", "attention_column_mass", "pairwise_mismatch", "lcs", "voronoi_boxes"))
+    code = f"import sys, {modules}; sys.exit('triton' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"}, timeout=100).returncode == 0
 
 
@@ -136,6 +138,25 @@ def test_mismatches_are_counted_as_a_loop_counts_them() -> None:
         pairwise_mismatch.op(torch.rand(3, 4))
     with pytest.raises(ValueError, match="shape"):
         pairwise_mismatch.op(torch.zeros(3, dtype=torch.int32))
+
+
+def test_boxes_are_weighed_as_a_loop_weighs_them() -> None:
+    """One box at a time, one half-space at a time, in plain numbers."""
+    generator = torch.Generator().manual_seed(5)
+    low, high, owner, normals, offsets, weights, mean, sd = draw_boxes((60, 4, 2, 2), torch.float64, generator)
+    found = voronoi_boxes.op(low, high, owner, normals, offsets, weights, mean, sd)
+    for m, k in enumerate(owner.tolist()):
+        corners = torch.cartesian_prod(*torch.stack([low[m], high[m]], 1).clamp(-1e9, 1e9))
+        sides = corners @ normals[k].T + offsets[k]
+        inside, outside = bool((sides.amax(0) <= 0).all()), bool((sides.amin(0) >= 0).any())
+        assert int(found.kind[m]) == (voronoi_boxes.INSIDE if inside else voronoi_boxes.OUTSIDE if outside else voronoi_boxes.STRADDLING)
+        parts = (torch.special.ndtr((high[m] - mean[k]) / sd[k]) - torch.special.ndtr((low[m] - mean[k]) / sd[k])).prod(-1)
+        assert float(found.mass[m]) == pytest.approx(float((weights[k] * parts).sum()), abs=1e-12)
+    assert {int(kind) for kind in found.kind} == {-1, 0, 1}
+    with pytest.raises(ValueError, match="do not fit"):
+        voronoi_boxes.op(low, high[:3], owner, normals, offsets, weights, mean, sd)
+    with pytest.raises(ValueError, match="int64"):
+        voronoi_boxes.op(low, high, owner.int(), normals, offsets, weights, mean, sd)
 
 
 def test_lcs_shapes_that_do_not_fit_are_refused() -> None:

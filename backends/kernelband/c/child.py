@@ -145,6 +145,8 @@ class Child:
             return Failure("crash", "the process that ran it stopped answering")
         if code == -signal.SIGXCPU:
             return Failure("timeout", "it used more processor time than its limit")
+        if code == -signal.SIGSYS:
+            return Failure("cheat", "it asked the operating system for what a kernel has no need of: a process, a timer, a clock or a connection")
         if code < 0:
             name = signal.Signals(-code).name
             hint = " (memory outside its buffers)" if -code in (signal.SIGSEGV, signal.SIGBUS) else ""

@@ -39,7 +39,7 @@ def compare(kernel: Kernel, output: Array, reference: Array, extents: tuple[int,
     if not wrong:
         return None
     where = f"at {' x '.join(map(str, extents))}"
-    if np.ptp(output) == 0 and np.ptp(reference) > 0:
+    if (given == given[0]).all() and np.ptp(reference) > 0:
         return Failure("cheat", f"{where} its output is the constant {float(given[0]):.6g}")
     place = ", ".join(str(int(i)) for i in np.unravel_index(first, reference.shape))
     untouched = " (never written)" if np.isnan(given[first]) else ""

@@ -230,7 +230,9 @@ def _schedule(workload: Workload, candidate: Candidate) -> Schedule | Failure:
 
 def _line(kernel: str, c: Compiled) -> str:
     return f"{kernel} for sm_{c.capability}: " + (
-        c.misfit() or f"{c.registers} registers, {c.spilled} bytes spilled, {c.shared / 1024:.3g} kB shared, {c.warps} warps, occupancy {c.occupancy():.0f} %"
+        c.misfit()
+        or f"{c.registers} registers, {c.spilled} bytes spilled, {c.shared / 1024:.3g} kB shared, {c.warps} warp{'s' * (c.warps > 1)}, "
+        f"occupancy {c.occupancy():.0f} %"
     )
 
 

@@ -181,7 +181,8 @@ def _fresh(value: Any) -> Any:
         copy.__kwdefaults__ = value.__kwdefaults__ and dict(value.__kwdefaults__)
         return copy
     if value is collections.Counter:
-        return type("Counter", (collections.Counter,), {})
+        methods = {name: _fresh(part) for name, part in vars(value).items() if isinstance(part, types.FunctionType)}  # each can hold a mark
+        return type("Counter", (collections.Counter,), methods)
     return int(value) if isinstance(value, re.RegexFlag) else value  # the flag's class can be written to
 
 

@@ -204,7 +204,7 @@ class OwnTask:
             intent_names=(),
             quirk=np.zeros(len(sources), dtype=bool),
             failed=failed,
-            axis_coverage={"calls that split the candidates": split},
+            axis_coverage={"what the functions give": split},
             model="pasted functions" if self.pasted else self.sampler.model,
             data=f"{len(self.calls)} calls of the person, run in the sandbox",
             notes=tuple(f"function {number} fails on every call: {rows[number - 1][0]}" for number in np.flatnonzero(failed) + 1),

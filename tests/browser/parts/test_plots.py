@@ -30,6 +30,23 @@ def test_frames_stream_into_the_same_node_and_the_newest_is_shown(demo: Page) ->
     assert node.evaluate("node => node.layout.xaxis.range") == zoomed
 
 
+def test_a_narrow_plot_takes_the_layout_that_is_meant_for_it_and_a_wide_one_does_not(demo: Page) -> None:
+    def shown(width: int) -> tuple[float, str]:
+        demo.set_viewport_size({"width": width, "height": 900})
+        demo.evaluate(
+            "(() => { const value = stageValue('r1'); value.views = value.views.filter(v => v.name === 'band');"
+            "value.views[0].figure.layout.meta = {narrow: {xaxis: {title: {text: 'narrow'}}, meta: {height: 432}}}; components.stage.set(value); })()"
+        )
+        drawn(demo)
+        demo.wait_for_function("(width) => (document.querySelector('.pp-plot').layout.xaxis.title.text === 'narrow') === (width < 560)", arg=width)
+        node = demo.locator(".pp-plot")
+        return node.evaluate("node => node.clientHeight"), node.evaluate("node => node.layout.yaxis.title.text")
+
+    (wide_px, wide_title), (narrow_px, narrow_title) = shown(1440), shown(390)
+    assert narrow_px == 432 != wide_px
+    assert narrow_title == wide_title  # what is not named stays
+
+
 def test_a_typed_array_of_the_same_length_is_drawn_anew(demo: Page) -> None:
     staged(demo, views="view.name === 'gap'")
     drawn(demo, "gap")
