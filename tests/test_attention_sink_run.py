@@ -11,10 +11,11 @@ import pytest
 from backends import attention_sink, registry
 from backends.attention_sink import trace
 from backends.attention_sink.card import SEQUENCE_A, Params
-from backends.attention_sink.passages import passage_ids, passages
+from backends.attention_sink.passages import passage_ids
 from backends.attention_sink.tracing import Run, Trace, Watch, forward
 from backends.contract import InputError, Stopped
 from backends.runtime import language_model
+from backends.runtime.texts import passages
 from backends.validation import validate
 from tests.contract.running import cheap, fresh_memo, run
 from tests.decoders import small

@@ -1,36 +1,14 @@
-"""Twenty short English passages in the public domain, for averages over texts."""
+"""Token ids to average over: English passages in the public domain, and texts without language."""
 
 from __future__ import annotations
 
-import functools
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from backends.runtime import folders
+from backends.runtime.texts import passages
 
 Array = np.ndarray
-FILE = folders.ROOT / "static" / "data" / "english-passages.txt"
-
-
-@dataclass(frozen=True, slots=True)
-class Passage:
-    """source: author, work and year."""
-
-    source: str
-    text: str
-
-
-@functools.cache
-def passages() -> tuple[Passage, ...]:
-    """All passages, each of at least 96 tokens of the bundled model.
-
-    >>> len(passages()), passages()[2].text[:16]
-    (20, 'Call me Ishmael.')
-    """
-    blocks = FILE.read_text(encoding="utf-8").strip().split("\n\n")
-    return tuple(Passage(source.removeprefix("# "), text) for source, text in (block.split("\n", 1) for block in blocks))
 
 
 def random_ids(vocabulary: int, number: int, length: int) -> Array:

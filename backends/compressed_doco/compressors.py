@@ -45,25 +45,13 @@ class Identity:
 
 
 @dataclass(frozen=True, slots=True)
-class TopK:
-    """Keeps the k entries of largest absolute value. Raises ValueError for k below 1; calls raise it for k above d.
-
-    >>> TopK(1)(np.array([[4.0, 1.0], [0.0, 3.0]])).tolist()
-    [[4.0, 0.0], [0.0, 3.0]]
-    """
+class _KeepsK:
+    """What a compressor that sends k entries has in common: its count, contraction and bits."""
 
     k: int
 
     def __post_init__(self) -> None:
         _check_count(self.k)
-
-    def __call__(self, x: np.ndarray) -> np.ndarray:
-        x = _rows(x, self.k)
-        d = x.shape[-1]
-        if self.k == d:
-            return x.copy()
-        kept = np.argpartition(np.abs(x), d - self.k, axis=-1)[..., d - self.k :]
-        return _only(x, kept)
 
     def omega(self, dimension: int) -> float:
         return self.k / dimension
@@ -73,14 +61,27 @@ class TopK:
 
 
 @dataclass(frozen=True, slots=True)
-class RandK:
+class TopK(_KeepsK):
+    """Keeps the k entries of largest absolute value. Raises ValueError for k below 1; calls raise it for k above d.
+
+    >>> TopK(1)(np.array([[4.0, 1.0], [0.0, 3.0]])).tolist()
+    [[4.0, 0.0], [0.0, 3.0]]
+    """
+
+    def __call__(self, x: np.ndarray) -> np.ndarray:
+        x = _rows(x, self.k)
+        d = x.shape[-1]
+        if self.k == d:
+            return x.copy()
+        kept = np.argpartition(np.abs(x), d - self.k, axis=-1)[..., d - self.k :]
+        return _only(x, kept)
+
+
+@dataclass(frozen=True, slots=True)
+class RandK(_KeepsK):
     """Keeps k entries drawn without replacement, unscaled. Raises ValueError as TopK does."""
 
-    k: int
     rng: np.random.Generator
-
-    def __post_init__(self) -> None:
-        _check_count(self.k)
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
         x = _rows(x, self.k)
@@ -88,12 +89,6 @@ class RandK:
             return x.copy()
         kept = np.argpartition(self.rng.random(x.shape), self.k, axis=-1)[..., : self.k]
         return _only(x, kept)
-
-    def omega(self, dimension: int) -> float:
-        return self.k / dimension
-
-    def bits(self, message: np.ndarray) -> np.ndarray:
-        return np.full(message.shape[:-1], self.k * _entry_bits(message.shape[-1]))
 
 
 @dataclass(frozen=True, slots=True)
