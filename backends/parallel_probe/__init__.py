@@ -5,8 +5,8 @@ import lazy_loader
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submod_attrs={
-        "controller": ["Outcome", "control"],
+        "controller": ["Outcome", "Swept", "control", "sweep"],
         "peers": ["adaptive_consistency", "early_consistency", "own_convergence", "self_consistency"],
-        "pools": ["Branch", "Pool", "onset_ratio"],
+        "pools": ["TRACE", "Branch", "Pool", "onset_ratio", "read", "replays", "votes"],
     },
 )

@@ -6,14 +6,17 @@ in three points: the first column never votes, disagreement is counted from step
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from backends.parallel_probe.pools import Pool, mode
+from backends.parallel_probe.pools import Pool, votes
 
 MAX_STEPS = 100
+STABLE, PRUNE, WARM_UP = 40, 7, 15  # of the published table, at an interval of 500 tokens
+_NEVER = np.iinfo(np.int64).max
+Setting = tuple[int | None, int | None, int]  # stable, prune, warmup
 
 
 @dataclass
@@ -46,12 +49,26 @@ class Outcome:
         return len(self.winners)
 
 
-def control(pool: Pool, stable: int | None = 40, prune: int | None = 7, warmup: int = 15, max_steps: int = MAX_STEPS) -> Outcome:
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """Where each of S settings ends. answers: (S,) codes of ``Pool.answers``. sequential, total: (S,) tokens."""
+
+    answers: np.ndarray
+    sequential: np.ndarray
+    total: np.ndarray
+
+
+def control(pool: Pool, stable: int | None = STABLE, prune: int | None = PRUNE, warmup: int = WARM_UP, max_steps: int = MAX_STEPS) -> Outcome:
     """Runs the controller on a pool to its end.
 
     stable: how many times in a row the vote must equal the one before (u); None never stops. prune: disagreements in a row that cut a branch
     (k); None never cuts. warmup: steps before disagreement counts (W). Published values: 40, 7, 15 at an interval of 500 tokens.
     Raises ValueError: stable or prune below 1, warmup below 0, max_steps below 1.
+
+    >>> from backends.parallel_probe import TRACE
+    >>> found = control(TRACE, stable=3, prune=2, warmup=2)
+    >>> found.answer, found.sequential, found.total
+    ('c', 3000, 13750)
     """
     last = None
     for last in follow(pool, stable, prune, warmup, max_steps):
@@ -62,41 +79,77 @@ def control(pool: Pool, stable: int | None = 40, prune: int | None = 7, warmup: 
 
 def follow(pool: Pool, stable: int | None, prune: int | None, warmup: int, max_steps: int = MAX_STEPS) -> Iterator[Outcome]:
     """The same, step by step; each time the one growing outcome is yielded. Parameters and errors as in ``control``."""
-    for name, value, least in (("stable", stable, 1), ("prune", prune, 1), ("warmup", warmup, 0), ("max_steps", max_steps, 1)):
-        if value is not None and value < least:
-            raise ValueError(f"{name} is {value}; it must be at least {least}")
-    size = len(pool)
+    outcome: Outcome | None = None
+    for state in _steps(pool, [(stable, prune, warmup)], max_steps):
+        if outcome is None:
+            outcome = Outcome(None, state.spent[0], np.full(len(pool), -1))
+        kept = state.kept[0]
+        outcome.pruned_at[~kept & (outcome.pruned_at < 0)] = state.step
+        outcome.answer = pool.answers[state.winner[0]]
+        outcome.winners.append(outcome.answer)
+        outcome.active.append(int(kept.sum()))
+        outcome.share.append(float((state.codes[kept] == state.winner[0]).mean()))
+        if state.stable[0]:
+            outcome.stopped = state.step
+        yield outcome
+
+
+def sweep(pool: Pool, settings: Sequence[Setting], max_steps: int = MAX_STEPS) -> Swept:
+    """Runs the controller with many settings side by side; each (stable, prune, warmup) as in ``control``, errors too. Raises ValueError for none."""
+    for state in _steps(pool, settings, max_steps):
+        pass
+    return Swept(state.winner, state.spent.max(1), state.spent.sum(1))
+
+
+@dataclass
+class _State:
+    """S runs on one pool after a step. codes: (N,) what each branch says. kept: (S, N). winner: (S,). stable: (S,) stopped by agreement."""
+
+    step: int
+    codes: np.ndarray
+    kept: np.ndarray
+    spent: np.ndarray
+    winner: np.ndarray
+    stable: np.ndarray
+
+
+def _steps(pool: Pool, settings: Sequence[Setting], max_steps: int) -> Iterator[_State]:
+    """All settings in step; one that has stopped keeps its state. The state that is yielded is the same object each time."""
+    for given in settings:
+        for name, value, least in zip(("stable", "prune", "warmup"), given, (1, 1, 0), strict=True):
+            if value is not None and value < least:
+                raise ValueError(f"{name} is {value}; it must be at least {least}")
+    if not settings or max_steps < 1:
+        raise ValueError("there is no setting" if not settings else f"max_steps is {max_steps}; it must be at least 1")
+    stable, prune, warmup = np.array([[_NEVER if value is None else value for value in given] for given in settings]).T[..., None]
+    shape = (len(settings), len(pool))
     # Column 0 is paid for but never voted on; a branch that ends before its first probe pays what it has.
-    spent = np.minimum(pool.interval, pool.lengths)
-    kept, finished, off = np.ones(size, bool), np.zeros(size, bool), np.zeros(size, int)
-    outcome = Outcome(None, spent, np.full(size, -1))
-    same, before = 0, -1
+    spent = np.tile(np.minimum(pool.interval, pool.lengths), (shape[0], 1))
+    off, finished, live = np.zeros(shape, int), np.zeros(shape[1], bool), np.ones((shape[0], 1), bool)
+    same, before = np.zeros(shape[0], int), np.full(shape[0], -1)
+    state = _State(0, pool.finals, np.ones(shape, bool), spent, before, np.zeros(shape[0], bool))
     for step in range(max_steps):
         column = step + 1
-        moving = kept & ~finished
+        moving = live & state.kept & ~finished
         ending = moving & (column >= pool.depths)
         spent[moving & ~ending] += pool.interval
         spent[ending] = np.maximum(spent, pool.lengths)[ending]
-        finished |= ending
+        finished |= column >= pool.depths
         codes = pool.columns[:, min(column, pool.columns.shape[1] - 1)]
-        winner = mode(codes[kept])
-        if prune is not None and step >= warmup and kept.sum() > 1:
-            judged = kept & ~finished
-            off[judged] = np.where(codes[judged] != winner, off[judged] + 1, 0)
-            cut = judged & (off >= prune)
-            kept &= ~cut
-            outcome.pruned_at[cut] = step
-            winner = mode(codes[kept])
-        same = same + 1 if winner == before else 0
+        table = np.broadcast_to(codes, shape)
+        winner = votes(table, state.kept)
+        judged = live & state.kept & ~finished & (step >= warmup) & (state.kept.sum(1, keepdims=True) > 1)
+        off[judged] = np.where(table != winner[:, None], off + 1, 0)[judged]
+        cut = judged & (off >= prune)
+        if cut.any():
+            state.kept &= ~cut
+            winner = votes(table, state.kept)
+        winner = np.where(live[:, 0], winner, before)
+        same = np.where(winner == before, same + 1, 0)
         before = winner
-        outcome.answer = pool.answers[winner]
-        outcome.winners.append(outcome.answer)
-        outcome.active.append(int(kept.sum()))
-        outcome.share.append(float((codes[kept] == winner).mean()))
-        if stable is not None and same >= stable:
-            outcome.stopped = step
-            yield outcome
-            return
-        yield outcome
-        if bool((finished | ~kept).all()):
+        state.step, state.codes, state.winner = step, codes, winner
+        state.stable |= live[:, 0] & (same >= stable[:, 0])
+        live = live & ~state.stable[:, None] & (state.kept & ~finished).any(1, keepdims=True)
+        yield state
+        if not live.any():
             return

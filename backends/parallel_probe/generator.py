@@ -19,11 +19,15 @@ SHORTEST_TOKENS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The generator's constants. difficulty: of a Beta law on [0, 1]. medians: tokens of the easiest and of the hardest question, between them
-    log-linear; between: spread of a question's log-median around that. spread: of a branch's log-length inside a question. wrong_longer: added to a wrong branch's log-length. onset: Beta law of the share
-    of its length after which a branch sticks to its own answer. sticky: chance that chatter repeats itself. guess: weight of the right answer in
-    chatter, for each unit of its chance. errors: least and greatest share of
-    unreadable chatter. lure: the share of wrong branches that give the one attractive wrong answer, on the easiest and on the hardest question."""
+    """The generator's constants.
+
+    difficulty: of a Beta law on [0, 1]. medians: tokens of the easiest and of the hardest question, between them log-linear. between: spread
+    of a question's log-median around that. spread: of a branch's log-length inside a question. wrong_longer: added to a wrong branch's
+    log-length. onset: Beta law of the share of its length after which a branch sticks to its own answer. sticky: chance that chatter repeats
+    itself. guess: weight of the right answer in chatter, for each unit of its chance. errors: least and greatest share of unreadable chatter.
+    lure: the share of wrong branches that end with the one attractive wrong answer, on the easiest and on the hardest question. bait: its
+    weight in the chatter of the hardest question. others: further wrong answers, of weight 1 in all.
+    """
 
     difficulty: tuple[float, float] = (0.45, 0.8)
     medians: tuple[float, float] = (7_000, 27_000)
@@ -32,9 +36,10 @@ class Shape:
     onset: tuple[float, float] = (2.6, 1.15)
     between: float = 0.3
     sticky: float = 0.6
-    guess: float = 0.15
+    guess: float = 0.12
     errors: tuple[float, float] = (0.05, 0.08)
-    lure: tuple[float, float] = (0.2, 0.5)
+    lure: tuple[float, float] = (0.4, 0.9)
+    bait: float = 0.1
     others: int = 12
 
 
@@ -78,7 +83,7 @@ def _ends(rng: np.random.Generator, branches: int, hard: float, shape: Shape) ->
 def _chatter(rng: np.random.Generator, size: tuple[int, int], hard: float, shape: Shape) -> np.ndarray:
     """(N, T) codes of answers before the onset: sticky, drawn from right, lure, others and unreadable."""
     errors = shape.errors[0] + (shape.errors[1] - shape.errors[0]) * hard
-    weights = np.array([shape.guess * chance(hard) + 0.02, 0.05 + 0.15 * hard, *[1 / shape.others] * shape.others])
+    weights = np.array([shape.guess * chance(hard) + 0.02, shape.bait * hard, *[1 / shape.others] * shape.others])
     weights = np.append(weights / weights.sum() * (1 - errors), errors)
     fresh = rng.choice(len(weights), size=size, p=weights)
     anew = rng.random(size) >= shape.sticky

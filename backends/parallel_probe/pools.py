@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import math
+import random
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -93,23 +94,58 @@ class Pool:
             raise ValueError(f"{count} branches are asked for, the pool has {len(self)}")
         return Pool(tuple(self.branches[i] for i in chosen[:count]), self.interval, self.gold, self.question)
 
+    def every(self, interval: int) -> Pool:
+        """The same branches, probed each ``interval`` tokens only. Raises ValueError when that is no multiple of the interval that there is."""
+        step, rest = divmod(interval, self.interval)
+        if rest or step < 1:
+            raise ValueError(f"the pool was probed every {self.interval} tokens, so {interval} cannot be had")
+        thinned = tuple(Branch(branch.probes[step - 1 :: step], branch.tokens, branch.final) for branch in self.branches)
+        return Pool(thinned, interval, self.gold, self.question)
+
     def right(self, answer: Hashable) -> bool | None:
         """Whether an answer is the right one; None where that is not known."""
         return None if self.gold is None else answer == self.gold
 
 
+def votes(codes: np.ndarray, voting: np.ndarray) -> np.ndarray:
+    """(V,) the most frequent code of each of V ballots; of equally frequent ones, that which is met first.
+
+    codes: (V, N) not negative. voting: (V, N), who takes part. Raises ValueError for a ballot without anyone.
+    """
+    if not voting.any(axis=1).all():
+        raise ValueError("nobody votes")
+    place = np.arange(len(codes))[:, None] * (int(codes.max()) + 1) + codes
+    counts = np.bincount(place[voting], minlength=int(place.max()) + 1)
+    chosen = np.where(voting, counts[place], -1).argmax(axis=1)
+    return codes[np.arange(len(codes)), chosen]
+
+
 def mode(codes: np.ndarray) -> int:
     """The most frequent of (n,) codes; of equally frequent ones, that which is met first. Raises ValueError for none."""
-    if codes.size == 0:
-        raise ValueError("nobody votes")
-    counts = np.bincount(codes)[codes]
-    return int(codes[np.argmax(counts)])
+    return int(votes(codes[None], np.ones((1, codes.size), bool))[0])
+
+
+def replays(pool: Pool, count: int, times: int, seed: int = 0) -> list[Pool]:
+    """SCOUT: pools of ``count`` branches, each the first ones of another shuffle, so that controllers differ by nothing that the model drew.
+
+    Shuffles are Python's with the seeds ``seed`` to ``seed + times - 1``, as in the released evaluation. A pool of just ``count`` branches
+    is one replay in its own order. Raises ValueError when there are fewer.
+    """
+    if count >= len(pool):
+        return [pool.first(count)]
+    made = []
+    for number in range(times):
+        order = list(range(len(pool)))
+        random.Random(seed + number).shuffle(order)
+        made.append(pool.first(count, order))
+    return made
 
 
 def onset_ratio(pool: Pool) -> float:
     """Tokens after which the vote of all branches never changes again, over the longest branch (finished branches vote with their own answer)."""
-    votes = np.array([mode(column) for column in pool.columns.T])
-    other = np.flatnonzero(votes != votes[-1])
+    table = pool.columns.T
+    won = votes(table, np.ones(table.shape, bool))
+    other = np.flatnonzero(won != won[-1])
     first = 0 if other.size == 0 else int(other[-1]) + 1
     return min(1.0, (first + 1) * pool.interval / max(1, int(pool.lengths.max())))
 
@@ -171,3 +207,11 @@ def read(content: bytes, field: str = "pool") -> list[Pool]:
         except ValueError as error:
             raise InputError(field, f"question {number}: {error}", "mend the file") from error
     return pools
+
+
+def _trace() -> Pool:
+    rows = (("abccc", 2750, "c"), ("bbcccc", 3100, "c"), ("acccccc", 3600, "c"), ("abddddddddd", 5800, "d"), ("aaaaacccc", 4700, "c"))
+    return Pool(tuple(Branch(tuple(probes), tokens, final) for probes, tokens, final in rows), 500, "c", "a worked trace of five branches")
+
+
+TRACE = _trace()  # small enough to follow by hand; with stable 3, prune 2, warm-up 2 it ends at step 4
