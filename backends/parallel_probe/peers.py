@@ -32,10 +32,10 @@ def self_consistency(pool: Pool) -> Vote:
 
 def adaptive_consistency(pool: Pool, threshold: float = ASC_THRESHOLD) -> Vote:
     """ASC: one branch after another, until 1 - Beta.cdf(0.5; v1 + 1, v2 + 1) of the two top counts passes the threshold."""
-    for used in range(1, len(pool) + 1):
-        first, second = [*np.sort(np.bincount(pool.finals[:used]))[::-1], 0][:2]
-        if beta.sf(0.5, first + 1, second + 1) > threshold:
-            break
+    top = np.sort(np.cumsum(pool.finals[:, None] == np.arange(len(pool.answers)), axis=0), axis=1)
+    second = top[:, -2] if top.shape[1] > 1 else np.zeros(len(pool), int)
+    sure = np.flatnonzero(beta.sf(0.5, top[:, -1] + 1, second + 1) > threshold)
+    used = int(sure[0]) + 1 if sure.size else len(pool)
     spent = int(pool.lengths[:used].sum())
     return Vote(pool.answers[mode(pool.finals[:used])], spent, spent, used)
 

@@ -79,6 +79,13 @@ class Pool:
         return np.array([code[branch.final] for branch in self.branches])
 
     @functools.cached_property
+    def gold_code(self) -> int | None:
+        """The right answer's code; -1 where nobody ever gives it, None where it is not known."""
+        if self.gold is None:
+            return None
+        return self.answers.index(self.gold) if self.gold in self.answers else -1
+
+    @functools.cached_property
     def columns(self) -> np.ndarray:
         """(N, T) codes; past its last probe a branch shows its final answer. T is one more than the most probes, so the last column is all final."""
         code = {answer: i for i, answer in enumerate(self.answers)}
