@@ -114,6 +114,7 @@ class _Run:
             "pruned_at": cut,
             "stopped": None if outcome is None else outcome.stopped,
             "over": columns is None,
+            "room": max(width, self.source.longest // self.source.interval if columns is not None and thought.pieces else int(pool.depths.max(initial=0))),
             "question": pool.question,
         }
         steps = outcome.winners if outcome is not None else []
