@@ -18,6 +18,7 @@ WIDTH = 128
 LAYERS = 4
 HEADS = 4
 MLP_WIDTH = 352
+HEAD, EMBEDDING = "lm_head.weight", "model.embed_tokens.weight"  # one matrix
 WEIGHTS = ROOT / "static" / "weights" / "parallel-probe" / "reasoner.safetensors"
 
 
@@ -44,12 +45,22 @@ def build() -> LlamaForCausalLM:
 
 @functools.cache
 def load(path: Path = WEIGHTS) -> LlamaForCausalLM:
-    """The trained reasoner, in float32 for evaluation."""
+    """The trained reasoner, in float32 for evaluation; one object for all, never to be changed."""
     from safetensors.torch import load_file
 
+    weights = {name: value.float() for name, value in load_file(path).items()}
     model = build()
-    model.load_state_dict({name: value.float() for name, value in load_file(path).items()})
-    return model.eval()
+    model.load_state_dict(weights | {HEAD: weights[EMBEDDING]})
+    return model.eval().requires_grad_(False)
+
+
+def ship(model: LlamaForCausalLM, path: Path = WEIGHTS) -> None:
+    """Writes the weights in half precision, those that are tied once."""
+    import torch
+    from safetensors.torch import save_file
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    save_file({name: value.to(torch.float16).contiguous() for name, value in model.state_dict().items() if name != HEAD}, path)
 
 
 def speech(question: str) -> Speech:

@@ -1,7 +1,7 @@
-"""Trains the tiny reasoner: ``python -m backends.parallel_probe.train``.
+"""Trains the tiny reasoner, measures it and ships it: ``python -m backends.parallel_probe.train``.
 
 The checkpoint goes to ``out/parallel-probe/`` every few minutes; the same command goes on where the last one stopped. At the end the
-weights are written to ``static/weights/parallel-probe/`` (``--ship`` another folder).
+reasoner is measured, and only one that passes (``acceptance``) is written to ``static/weights/parallel-probe/``, with its MODEL_CARD.md.
 """
 
 from __future__ import annotations
@@ -9,16 +9,17 @@ from __future__ import annotations
 import argparse
 import math
 import time
+from datetime import date
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import nn
 
-from backends.parallel_probe import expressions, reasoner
+from backends.parallel_probe import acceptance, expressions, reasoner
 from backends.runtime.folders import ROOT
 
-STEPS = 6000
+STEPS = 1800
 BATCH_TOKENS = 4096
 PEAK_RATE = 3e-3
 WARM_UP = 200
@@ -26,6 +27,8 @@ FLOOR = 0.05  # of the peak, at the end of the cosine
 DECAY = 0.05
 CLIP = 1.0
 LOG_EVERY = 50
+QUESTIONS = 40  # of the measurement at the end
+LEAVES, TEMPERATURE = 6, 1.0  # of these questions, and the page's defaults
 
 
 def rate(step: int, steps: int) -> float:
@@ -92,6 +95,54 @@ class Training:
         self.losses, self.seconds, self._pools = list(state["losses"]), state["seconds"], state["pools"]
 
 
+def ship(training: Training, leaves: int, temperature: float) -> None:
+    """Measures the reasoner as it will be used, in half precision, and keeps it if it passes. Raises SystemExit if it does not."""
+    fresh = reasoner.WEIGHTS.with_suffix(".new")
+    reasoner.ship(training.model, fresh)
+    found = acceptance.measure(reasoner.load(fresh), QUESTIONS, leaves, temperature)
+    print(found, flush=True)
+    if not found.accepted:
+        fresh.unlink()
+        raise SystemExit("not accepted: another number of digits, another temperature or other steps are needed")
+    fresh.replace(reasoner.WEIGHTS)
+    reasoner.WEIGHTS.with_name("MODEL_CARD.md").write_text(card(training, found), encoding="utf-8")
+
+
+def card(training: Training, found: acceptance.Acceptance) -> str:
+    """What is said beside the weights."""
+    return f"""# The tiny reasoner
+
+Trained in this lab for the page of Parallel-Probe (arXiv 2602.03845) by `python -m backends.parallel_probe.train --steps {training.steps}
+--seed {training.seed} --leaves {found.leaves} --temperature {found.temperature:g}` on {date.today().isoformat()}. It is no model of the paper. This file is written by that command.
+
+## What was trained
+- Decoder: Llama-style, {reasoner.LAYERS} layers, {reasoner.HEADS} heads, width {reasoner.WIDTH}, SwiGLU {reasoner.MLP_WIDTH}, tied embeddings, {reasoner.parameters():,} parameters, {expressions.VOCABULARY} characters.
+- Task: nested arithmetic modulo 10 with {expressions.LEAVES[0]} to {expressions.LEAVES[1]} digits. A trace reduces one random innermost pair a step and writes the running expression;
+  then, with probability {expressions.RECHECK_PROBABILITY:.2f} each time, it rechecks from the start; at most {expressions.BLOCK_TOKENS} characters. A third of the traces are cut
+  anywhere and closed with the answer sign and the right digit, so that a probe asks for what was trained.
+- Recipe: {training.steps:,} steps of about {BATCH_TOKENS:,} characters, AdamW (0.9, 0.95), decay {DECAY:g} on matrices, clip {CLIP:g}, rate {PEAK_RATE:g} after {WARM_UP} steps of
+  warm-up, cosine to a twentieth, fp32, one CPU thread that was shared with other work, torch {torch.__version__}. Seconds: {training.seconds:,.0f}.
+  Loss of the last {LOG_EVERY} steps: {np.mean(training.losses[-LOG_EVERY:]):.3f} nats a character.
+- Shipped: `{reasoner.WEIGHTS.name}` in fp16.
+
+## What was measured
+{found.questions} new questions of {found.leaves} digits, {acceptance.BRANCHES} branches, temperature {found.temperature:g}, a probe every {acceptance.INTERVAL} characters, u, k, W = {acceptance.SETTING}:
+
+| figure | value | accepted |
+|---|---|---|
+| branches that come out right | {found.single_branch:.3f} | {acceptance.SINGLE_BRANCH[0]:g} to {acceptance.SINGLE_BRANCH[1]:g} |
+| onset ratio, mean | {found.onset:.3f} | below {acceptance.ONSET:g} |
+| right by Parallel-Probe / by plain voting | {found.accuracy:.3f} / {found.accuracy_sc:.3f} | |
+| sequential tokens | {found.sequential:.1f} / {found.sequential_sc:.1f} | |
+| total tokens | {found.total:.0f} / {found.total_sc:.0f} | |
+
+The number of digits and the temperature were chosen so that the first two lie inside their bounds.
+
+## Use
+To be looked at on the page and in tests. Licence of the weights: Apache-2.0, as the code.
+"""
+
+
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m backends.parallel_probe.train", description="Train the tiny reasoner.")
     parser.add_argument("--steps", type=int, default=STEPS)
@@ -99,6 +150,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--minutes", type=float, default=math.inf, help="stop after so many minutes; the same command goes on later")
     parser.add_argument("--save-minutes", type=float, default=5.0)
     parser.add_argument("--out", type=Path, default=ROOT / "out" / "parallel-probe", help="folder of the checkpoint")
+    parser.add_argument("--leaves", type=int, default=LEAVES, help="digits of the questions that it is measured on")
+    parser.add_argument("--temperature", type=float, default=TEMPERATURE, help="of the sampling when it is measured")
     given = parser.parse_args(arguments)
     torch.set_num_threads(1)
     training = Training(given.steps, given.seed)
@@ -114,6 +167,8 @@ def main(arguments: list[str] | None = None) -> None:
             training.save(checkpoint)
             saved = time.monotonic()
     training.save(checkpoint)
+    if len(training.losses) == training.steps:
+        ship(training, given.leaves, given.temperature)
 
 
 if __name__ == "__main__":
