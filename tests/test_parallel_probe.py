@@ -195,7 +195,18 @@ def test_onset_is_where_the_vote_no_longer_changes() -> None:
 
 @pytest.mark.parametrize(
     ("given", "same"),
-    [(" 42 ", "42"), (42, "42"), (42.0, "42"), ("$042$", "42"), (r"\frac{1}{2}", "1/2"), (r"\dfrac{1}{2}", "1/2"), ("1 / 2", "1/2"), (None, "ERR"), ("", "ERR"), (0.5, "0.5")],
+    [
+        (" 42 ", "42"),
+        (42, "42"),
+        (42.0, "42"),
+        ("$042$", "42"),
+        (r"\frac{1}{2}", "1/2"),
+        (r"\dfrac{1}{2}", "1/2"),
+        ("1 / 2", "1/2"),
+        (None, "ERR"),
+        ("", "ERR"),
+        (0.5, "0.5"),
+    ],
 )
 def test_answers_are_normalised_before_they_vote(given: Any, same: str) -> None:
     assert normalised(given) == same

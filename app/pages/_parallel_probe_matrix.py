@@ -79,7 +79,9 @@ def matrix(data: Mapping[str, Any]) -> Figure | None:
     if winners.size:
         notes.append(label(0, 0.0375, "vote", "$ink", anchor="right", xref="paper", yref="paper", shift=(-8, 0)))
         strip = {"x": np.arange(2, winners.size + 2), "y": ["vote"], "xaxis": "x", "yaxis": "y2"}
-        traces.append(_cells(winners[None], np.ones((1, winners.size), bool), colours, "vote", np.array(names, dtype=object)[winners[None]], strip, written=words))
+        traces.append(
+            _cells(winners[None], np.ones((1, winners.size), bool), colours, "vote", np.array(names, dtype=object)[winners[None]], strip, written=words)
+        )
     if stopped is not None:
         shapes.append(rule(stopped + 2.5, "stop", "$method", dash="solid", width=3, editable=False))
         notes.append(label(stopped + 2.5, 1, "stop", "$method", anchor="right", yref="paper", yanchor="top", shift=(-5, -4), bgcolor="$surface/0.85"))
@@ -87,7 +89,7 @@ def matrix(data: Mapping[str, Any]) -> Figure | None:
     widest = int(found["room"]) + 1
     if data["setting"]["prune"] is not None and warmup + 1.5 < widest:
         shapes.append(rule(warmup + 1.5, WARM_UP, "$ink", dash="dot", width=2, editable=True))
-        notes.append(label(warmup + 1.5, 0.17, "judged from here", "$ink", yref="paper", shift=(5, 0), bgcolor="$surface/0.85"))
+        notes.append(label(warmup + 1.5, 0.112, "judged from here", "$ink", yref="paper", shift=(5, 0), bgcolor="$surface/0.85"))
     plot = layout(
         axis("probe", f"number, one each {data['interval']} tokens", range=[0.5, widest + 0.5], showgrid=False, anchor="y2"),
         axis("branch", "rank, shortest first", domain=(0.15, 1.0), range=[size + 0.5, 0.5], showgrid=False, nticks=6),
@@ -124,9 +126,7 @@ def _cells(codes: np.ndarray, shown: np.ndarray, colours: list[str], name: str, 
     return trace
 
 
-def _finals(
-    found: Mapping[str, Any], rank: np.ndarray, depths: np.ndarray, columns: int, cut: np.ndarray, colours: list[str], names: list[str]
-) -> list[Trace]:
+def _finals(found: Mapping[str, Any], rank: np.ndarray, depths: np.ndarray, columns: int, cut: np.ndarray, colours: list[str], names: list[str]) -> list[Trace]:
     """A dot behind each branch that ended by itself: its own answer."""
     final = np.asarray(found["final"], int)[rank]
     done = np.flatnonzero((depths < columns) | found["over"])
@@ -168,6 +168,8 @@ def _summary(found: Mapping[str, Any], data: Mapping[str, Any], cut: np.ndarray)
         text += f" It held still long enough at probe {found['stopped'] + 2}, and all stopped."
     elif found["over"]:
         text += " It never held still long enough, so nobody was stopped."
-    lost = 0 if not found["over"] or found["gold"] is None else int(((np.asarray(found["pruned_at"], int) >= 0) & (np.asarray(found["final"], int) == found["gold"])).sum())
-    text += f" {gone} branches were cut" + (f", {lost} of them would have come out right." if lost else ".")
-    return text
+    text += f" {gone} branches were cut"
+    if not found["over"] or found["gold"] is None or not gone:
+        return text + "."
+    lost = int(((np.asarray(found["pruned_at"], int) >= 0) & (np.asarray(found["final"], int) == found["gold"])).sum())
+    return text + f", {lost} of which would have come out right."

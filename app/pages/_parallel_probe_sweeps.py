@@ -61,7 +61,9 @@ def frontier(data: Mapping[str, Any]) -> Figure | None:
         every.append(np.array([right]))
         colour = "$method" if mine else "$ink"
         symbol = "star" if mine else SYMBOLS[name]
-        traces.append(scatter([at], [right], NAMES[name], colour, symbol=symbol, size=14 if mine else 9, hover=f"{NAMES[name]}: %{{y:.0f}}% at %{{x:,.0f}} tokens"))
+        traces.append(
+            scatter([at], [right], NAMES[name], colour, symbol=symbol, size=14 if mine else 9, hover=f"{NAMES[name]}: %{{y:.0f}}% at %{{x:,.0f}} tokens")
+        )
     low, high = float(np.min(np.concatenate(every))), float(np.max(np.concatenate(every)))
     room = max(2.0, 0.12 * (high - low))
     reach = [low - room, high + room]
@@ -82,7 +84,8 @@ def frontier(data: Mapping[str, Any]) -> Figure | None:
 
 def _named(methods: Mapping[str, Any], reach: list[float]) -> list[dict[str, Any]]:
     """A name beside each method, those that would cover each other apart."""
-    notes, taken = [], []
+    notes: list[dict[str, Any]] = []
+    taken: list[tuple[float, float]] = []
     per_px = (reach[1] - reach[0]) / 240
     for name, value in sorted(methods.items(), key=lambda item: item[1]["total"]):
         x, y = float(np.log10(value["total"])), 100 * value["accuracy"]
@@ -134,7 +137,9 @@ def surface(data: Mapping[str, Any]) -> Figure | None:
         notes.append(label(np.log10(middle), np.log10(budget / middle), _short(budget), "$warning", anchor="center", bgcolor="$surface/0.8"))
     plot = layout(
         log_axis("depth: tokens of a branch", "count, log scale", depth, range=np.log10(depth[[0, -1]]).tolist()),
-        axis("width: branches", "count, log scale", type="log", range=np.log10(widths[[0, -1]]).tolist(), tickvals=widths, ticktext=[f"{w:.0f}" for w in widths]),
+        axis(
+            "width: branches", "count, log scale", type="log", range=np.log10(widths[[0, -1]]).tolist(), tickvals=widths, ticktext=[f"{w:.0f}" for w in widths]
+        ),
         annotations=notes,
     )
     last = accuracy[-1, -1]
@@ -179,6 +184,9 @@ def crowd(data: Mapping[str, Any]) -> Figure | None:
         annotations=end_labels(ends, (0, 1.05), HEIGHT - 64),
     )
     hover = "%{y:.0%} at probe %{x}"
-    traces = [line(probe, active, "vote", "$ink", dash="dot", hover="still vote: " + hover), line(probe, share, "agree", "$method", width=3, hover="agree: " + hover)]
+    traces = [
+        line(probe, active, "vote", "$ink", dash="dot", hover="still vote: " + hover),
+        line(probe, share, "agree", "$method", width=3, hover="agree: " + hover),
+    ]
     text = f"Branches that still vote fell to {active[-1]:.0%}; of these {share[-1]:.0%} agree with the vote."
     return Figure("crowd", "Fewer voters, more agreement", traces, plot, text, height=HEIGHT)

@@ -65,12 +65,12 @@ def _tokens(data: Mapping[str, Any]) -> Figure | None:
     names, colours = ["Parallel-Probe", "voting"], ["$method", "$peer-2"]
     traces, notes = [], []
     for number, (title, pair) in enumerate(zip(("longest branch", "all branches"), pairs, strict=True)):
-        axes = {} if number == 0 else {"xaxis": "x2", "yaxis": "y2"}
-        traces.append(bars(names, list(pair), title, width=0.6, hover="%{x}: %{y:,} tokens", **axes) | {"marker": {"color": colours}})
+        on = {"marker": {"color": colours}} | ({} if number == 0 else {"xaxis": "x2", "yaxis": "y2"})
+        traces.append(bars(names, list(pair), title, width=0.6, hover="%{x}: %{y:,} tokens") | on)
         saved = f"{1 - pair[0] / pair[1]:.0%} saved" if pair[0] < pair[1] else "nothing saved"
         notes.append(label(0 if number == 0 else 0.58, 1, f"{title}: {saved}", "$ink", xref="paper", yref="paper", yanchor="bottom", shift=(0, 6)))
     plot = layout(
-        axis("method", "name", domain=None) | {"domain": [0, 0.42]},
+        axis("method", "name") | {"domain": [0, 0.42]},
         axis("sequential tokens", "count", rangemode="tozero", nticks=5),
         xaxis2=axis("method", "name") | {"domain": [0.58, 1], "anchor": "y2"},
         yaxis2=axis("total tokens", "count", rangemode="tozero", nticks=5) | {"anchor": "x2"},
@@ -87,10 +87,18 @@ def _branch(data: Mapping[str, Any]) -> Panel | None:
     found = data.get("branch")
     if found is None or not found["rows"]:
         return None
-    columns = [{"name": "probe", "kind": "number"}, {"name": "it wrote", "kind": "text"}, {"name": "asked, it said", "kind": "text"}, {"name": "the vote", "kind": "text"}]
+    columns = [
+        {"name": "probe", "kind": "number"},
+        {"name": "it wrote", "kind": "text"},
+        {"name": "asked, it said", "kind": "text"},
+        {"name": "the vote", "kind": "text"},
+    ]
     end = "the first that was cut" if found["cut"] is not None else "the longest"
-    note = f"Branch {found['number'] + 1}, {end}. What is asked and said is forgotten: the branch writes on as if nothing had been."
-    return Panel("branch", "table", "One branch, asked again and again", {"columns": columns, "rows": [list(row) for row in found["rows"]], "note": note}, note)
+    note = "What is asked and said is forgotten: the branch writes on as if nothing had been."
+    summary = f"Branch {found['number'] + 1}, {end}: what it wrote before each probe, what it said, and the vote."
+    return Panel(
+        "branch", "table", "One branch, asked again and again", {"columns": columns, "rows": [list(row) for row in found["rows"]], "note": note}, summary
+    )
 
 
 def _peers(data: Mapping[str, Any], params: Any) -> Panel | None:
@@ -108,6 +116,7 @@ def _peers(data: Mapping[str, Any], params: Any) -> Panel | None:
         right = None if value["accuracy"] is None else round(100 * value["accuracy"], 1)
         rows.append([words, right, round(value["sequential"]), round(value["total"]), *PUBLISHED.get(name, (None, None, None))])
     asked = f"{data['questions']} question{'s' * (data['questions'] != 1)}"
-    note = f"Here: tokens a question, mean over {asked}. Paper: Qwen3-8B, 64 branches, mean of AIME24, AIME25 and HMMT25."
+    note = "Paper: Qwen3-8B, 64 branches, mean of AIME24, AIME25 and HMMT25, in thousands of tokens."
+    summary = f"Right answers and tokens a question, mean over {asked}, and what the paper reports for a far larger model."
     chosen = list(SHOWN).index(params.method)
-    return Panel("peers", "table", "All methods on the same branches", {"columns": columns, "rows": rows, "note": note, "marked": chosen}, note, "wide")
+    return Panel("peers", "table", "All methods on the same branches", {"columns": columns, "rows": rows, "note": note, "marked": chosen}, summary, "wide")

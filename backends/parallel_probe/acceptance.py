@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,6 +54,6 @@ def ask(model: Any, seed: int, number: int, leaves: int, temperature: float, bra
     import torch
 
     question = expressions.expression(leaves, np.random.default_rng([seed, number]))
-    for state in think(model, reasoner.speech(question), branches, INTERVAL, temperature, expressions.BLOCK_TOKENS, torch.Generator().manual_seed(number)):
-        pass
-    return state.pool()
+    generator = torch.Generator().manual_seed(number)
+    thinking = think(model, reasoner.speech(question), branches, INTERVAL, temperature, expressions.BLOCK_TOKENS, generator)
+    return deque(thinking, maxlen=1).pop().pool()

@@ -42,9 +42,7 @@ def compare(pool: Pool, setting: Setting, repeats: int = SAC_REPEATS) -> dict[st
     stable, prune, warmup = setting
     names = (METHODS[0], *ABLATIONS)
     ran = sweep(pool, [setting, (stable, None, warmup), (None, prune, warmup), (stable, prune, 0)], steps_of(pool))
-    found = {
-        name: (pool.right(pool.answers[code]), int(s), int(t)) for name, code, s, t in zip(names, ran.answers, ran.sequential, ran.total, strict=True)
-    }
+    found = {name: (pool.right(pool.answers[code]), int(s), int(t)) for name, code, s, t in zip(names, ran.answers, ran.sequential, ran.total, strict=True)}
     peers: dict[str, Vote] = {
         "sc": self_consistency(pool),
         "asc": adaptive_consistency(pool),

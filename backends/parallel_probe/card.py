@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from backends import contract
-from backends.contract import Card, Claim, Metric, Paper, Preset, Step, Upload, Weight
+from backends.contract import Card, Metric, Paper, Preset, Step, Upload, Weight
 
 _Interval = Annotated[int, Field(ge=1, le=5000)]
 _Stable = Annotated[int, Field(ge=1, le=100)]
@@ -131,8 +131,9 @@ _RECONSTRUCTED = (
     "The controller is that of the paper's released evaluation, which differs from its equations: the first column never votes, disagreement counts from "
     "step W on, finished branches keep voting. The text does not print u, k and W of its main table; 40, 7 and 15 come from the release. "
     "Reconstructed here: the tiny reasoner, its training and the scaled setting (Δ = 16, u = 8, k = 4, W = 4; SAC repeats 3 instead of 14); the generator, "
-    "whose branches are synthetic and only have the statistics of published pools. u counts probes: another Δ changes its meaning, and short branches never reach "
-    "40. Answers are normalised before they vote, or 1/2 and \\frac12 would never agree. No loss of accuracy is claimed: in the paper Qwen3-1.7B loses 1.9 points. "
+    "whose branches are synthetic and only have the statistics of published pools. u counts probes: another Δ changes its meaning, and short branches "
+    "never reach 40. Answers are normalised before they vote, or 1/2 and \\frac12 would never agree. It is not without loss: in the paper Qwen3-1.7B loses "
+    "1.9 points. "
     "A real model needs a host with a GPU. An endpoint that only chats cannot be probed, because it does not go on from a prefix."
 )
 
@@ -142,7 +143,7 @@ CARD = Card(
     theme="agents",
     paper=Paper(
         "Parallel-Probe: Towards Efficient Parallel Thinking via 2D Probing",
-        "Tong Zheng, Chengsong Huang, Runpeng Dai, Yun He, Rui Liu, Xin Ni, Huiwen Bao, Kaishen Wang, Hongtu Zhu, Jiaxin Huang, Furong Huang, Heng Huang",
+        "Tong Zheng, Chengsong Huang, Runpeng Dai, Yun He and eight others",
         "https://arxiv.org/abs/2602.03845",
     ),
     aha="Parallel thoughts agree long before they end: peek at all of them, stop when their vote holds still, and cut those who keep disagreeing.",

@@ -6,6 +6,7 @@ in three points: the first column never votes, disagreement is counted from step
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -70,11 +71,7 @@ def control(pool: Pool, stable: int | None = STABLE, prune: int | None = PRUNE, 
     >>> found.answer, found.sequential, found.total
     ('c', 3000, 13750)
     """
-    last = None
-    for last in follow(pool, stable, prune, warmup, max_steps):
-        pass
-    assert last is not None  # there is at least one step
-    return last
+    return deque(follow(pool, stable, prune, warmup, max_steps), maxlen=1).pop()
 
 
 def follow(pool: Pool, stable: int | None, prune: int | None, warmup: int, max_steps: int = MAX_STEPS) -> Iterator[Outcome]:
@@ -96,8 +93,7 @@ def follow(pool: Pool, stable: int | None, prune: int | None, warmup: int, max_s
 
 def sweep(pool: Pool, settings: Sequence[Setting], max_steps: int = MAX_STEPS) -> Swept:
     """Runs the controller with many settings side by side; each (stable, prune, warmup) as in ``control``, errors too. Raises ValueError for none."""
-    for state in _steps(pool, settings, max_steps):
-        pass
+    state = deque(_steps(pool, settings, max_steps), maxlen=1).pop()
     return Swept(state.winner, state.spent.max(1), state.spent.sum(1))
 
 

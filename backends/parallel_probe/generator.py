@@ -43,7 +43,7 @@ class Shape:
     others: int = 12
 
 
-def pool(rng: np.random.Generator, branches: int, difficulty: float | None = None, shape: Shape = Shape(), interval: int = INTERVAL_TOKENS) -> Pool:  # noqa: B008 - frozen
+def pool(rng: np.random.Generator, branches: int, difficulty: float | None = None, shape: Shape = Shape(), interval: int = INTERVAL_TOKENS) -> Pool:
     """One synthetic question. difficulty: in [0, 1], drawn where it is None. Answers are "right", "lure" and "other 1", ...; gold is "right".
 
     Raises ValueError: no branch, difficulty outside [0, 1].

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Generator, Iterator
 from dataclasses import asdict
 from typing import Any
@@ -12,7 +13,7 @@ import numpy as np
 from backends.contract import Context, Frame, MetricValue
 from backends.parallel_probe import analysis, generator
 from backends.parallel_probe.card import Params
-from backends.parallel_probe.controller import Outcome, Setting, follow
+from backends.parallel_probe.controller import Outcome, Setting, control, follow
 from backends.parallel_probe.pools import Pool, onset_ratio
 from backends.parallel_probe.sources import LONG, Source, Thought, source_of
 
@@ -30,11 +31,7 @@ def run(params: Params, context: Context) -> Iterator[Frame]:
     if context.live is None:
         yield from frames
         return
-    last = None
-    for last in frames:
-        context.check()
-    assert last is not None  # a run has a last frame
-    yield last
+    yield deque(frames, maxlen=1).pop()
 
 
 class _Run:
@@ -75,24 +72,22 @@ class _Run:
                 self.show(thought, outcome, columns)
                 yield self.frame(STREAMED * min(1.0, columns * self.source.interval / self.source.longest), self.told(outcome, columns))
         thoughts = self.source.thoughts(0)
-        shown, outcome = thoughts[0], None
-        for outcome in follow(shown.pool, *self.setting, analysis.steps_of(shown.pool)):
-            if not shown.pieces and self.context.live is None and outcome.stopped is None:
-                columns = min(outcome.steps + 1, shown.pool.columns.shape[1])
+        shown = thoughts[0]
+        widest, most = shown.pool.columns.shape[1], analysis.steps_of(shown.pool)
+        if not shown.pieces and self.context.live is None:
+            for outcome in follow(shown.pool, *self.setting, most):
+                columns = min(outcome.steps + 1, widest)
                 self.show(shown, outcome, columns)
-                yield self.frame(STREAMED * columns / shown.pool.columns.shape[1], self.told(outcome, columns))
-            self.context.check()
+                yield self.frame(STREAMED * columns / widest, self.told(outcome, columns))
+                self.context.check()
+        outcome = control(shown.pool, *self.setting, most)
         self.show(shown, outcome, None)
         yield self.frame(STREAMED, self.told(outcome, None))
         return thoughts
 
     def follow(self, pool: Pool, steps: int) -> Outcome | None:
         """The controller on the columns that are there: none before the second one, since the first is not voted on."""
-        outcome = None
-        if steps >= 1:
-            for outcome in follow(pool, *self.setting, steps):
-                pass
-        return outcome
+        return control(pool, *self.setting, steps) if steps >= 1 else None
 
     def show(self, thought: Thought, outcome: Outcome | None, columns: int | None) -> None:
         """What the matrix needs. columns: how many are there; None for a question that is over."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -114,8 +115,7 @@ class Living(Source):
 
     def thoughts(self, number: int) -> list[Thought]:
         def make() -> Thought:
-            for state in self.thinking(number):
-                pass
+            state = deque(self.thinking(number), maxlen=1).pop()
             return Thought(state.pool(), _pieces(state))
 
         return [self._store(number, make)]

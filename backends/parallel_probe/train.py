@@ -112,21 +112,25 @@ def card(training: Training, found: acceptance.Acceptance) -> str:
     """What is said beside the weights."""
     return f"""# The tiny reasoner
 
-Trained in this lab for the page of Parallel-Probe (arXiv 2602.03845) by `python -m backends.parallel_probe.train --steps {training.steps}
---seed {training.seed} --leaves {found.leaves} --temperature {found.temperature:g}` on {date.today().isoformat()}. It is no model of the paper. This file is written by that command.
+Trained in this lab for the page of Parallel-Probe (arXiv 2602.03845) on {date.today().isoformat()}. It is no model of the paper. This file is written by
+`python -m backends.parallel_probe.train --steps {training.steps} --seed {training.seed} --leaves {found.leaves} --temperature {found.temperature:g}`.
 
 ## What was trained
-- Decoder: Llama-style, {reasoner.LAYERS} layers, {reasoner.HEADS} heads, width {reasoner.WIDTH}, SwiGLU {reasoner.MLP_WIDTH}, tied embeddings, {reasoner.parameters():,} parameters, {expressions.VOCABULARY} characters.
-- Task: nested arithmetic modulo 10 with {expressions.LEAVES[0]} to {expressions.LEAVES[1]} digits. A trace reduces one random innermost pair a step and writes the running expression;
-  then, with probability {expressions.RECHECK_PROBABILITY:.2f} each time, it rechecks from the start; at most {expressions.BLOCK_TOKENS} characters. A third of the traces are cut
-  anywhere and closed with the answer sign and the right digit, so that a probe asks for what was trained.
-- Recipe: {training.steps:,} steps of about {BATCH_TOKENS:,} characters, AdamW (0.9, 0.95), decay {DECAY:g} on matrices, clip {CLIP:g}, rate {PEAK_RATE:g} after {WARM_UP} steps of
-  warm-up, cosine to a twentieth, fp32, one CPU thread that was shared with other work, torch {torch.__version__}. Seconds: {training.seconds:,.0f}.
+- Decoder: Llama-style, {reasoner.LAYERS} layers, {reasoner.HEADS} heads, width {reasoner.WIDTH},
+  SwiGLU {reasoner.MLP_WIDTH}, tied embeddings, {reasoner.parameters():,} parameters, {expressions.VOCABULARY} characters.
+- Task: nested arithmetic modulo 10 with {expressions.LEAVES[0]} to {expressions.LEAVES[1]} digits. A trace reduces one random
+  innermost pair a step and writes the running expression; then, with probability {expressions.RECHECK_PROBABILITY:.2f} each time, it rechecks
+  from the start; at most {expressions.BLOCK_TOKENS} characters. A third of the traces are cut anywhere and closed with the answer sign and the
+  right digit, so that a probe asks for what was trained.
+- Recipe: {training.steps:,} steps of about {BATCH_TOKENS:,} characters, AdamW (0.9, 0.95), decay {DECAY:g} on matrices,
+  clip {CLIP:g}, rate {PEAK_RATE:g} after {WARM_UP} steps of warm-up, cosine to a twentieth, fp32, one CPU thread that was shared with
+  other work, torch {torch.__version__}. Seconds: {training.seconds:,.0f}.
   Loss of the last {LOG_EVERY} steps: {np.mean(training.losses[-LOG_EVERY:]):.3f} nats a character.
 - Shipped: `{reasoner.WEIGHTS.name}` in fp16.
 
 ## What was measured
-{found.questions} new questions of {found.leaves} digits, {acceptance.BRANCHES} branches, temperature {found.temperature:g}, a probe every {acceptance.INTERVAL} characters, u, k, W = {acceptance.SETTING}:
+{found.questions} new questions of {found.leaves} digits, {acceptance.BRANCHES} branches, temperature {found.temperature:g},
+a probe every {acceptance.INTERVAL} characters, u, k, W = {acceptance.SETTING}:
 
 | figure | value | accepted |
 |---|---|---|
