@@ -96,9 +96,8 @@ def _branch(data: Mapping[str, Any]) -> Panel | None:
     end = "the first that was cut" if found["cut"] is not None else "the longest"
     note = "What is asked and said is forgotten: the branch writes on as if nothing had been."
     summary = f"Branch {found['number'] + 1}, {end}: what it wrote before each probe, what it said, and the vote."
-    return Panel(
-        "branch", "table", "One branch, asked again and again", {"columns": columns, "rows": [list(row) for row in found["rows"]], "note": note}, summary
-    )
+    shown = {"columns": columns, "rows": [list(row) for row in found["rows"]], "note": note}
+    return Panel("branch", "table", "One branch, asked again and again", shown, summary)
 
 
 def _peers(data: Mapping[str, Any], params: Any) -> Panel | None:

@@ -95,25 +95,28 @@ class Training:
         self.losses, self.seconds, self._pools = list(state["losses"]), state["seconds"], state["pools"]
 
 
-def ship(training: Training, leaves: int, temperature: float) -> None:
+def ship(training: Training, given: argparse.Namespace) -> None:
     """Measures the reasoner as it will be used, in half precision, and keeps it if it passes. Raises SystemExit if it does not."""
     fresh = reasoner.WEIGHTS.with_suffix(".new")
     reasoner.ship(training.model, fresh)
-    found = acceptance.measure(reasoner.load(fresh), QUESTIONS, leaves, temperature)
+    found = acceptance.measure(reasoner.load(fresh), QUESTIONS, given.leaves, given.temperature)
     print(found, flush=True)
     if not found.accepted:
         fresh.unlink()
         raise SystemExit("not accepted: another number of digits, another temperature or other steps are needed")
     fresh.replace(reasoner.WEIGHTS)
-    reasoner.WEIGHTS.with_name("MODEL_CARD.md").write_text(card(training, found), encoding="utf-8")
+    reasoner.WEIGHTS.with_name("MODEL_CARD.md").write_text(card(training, found, given.after), encoding="utf-8")
 
 
-def card(training: Training, found: acceptance.Acceptance) -> str:
+def card(training: Training, found: acceptance.Acceptance, after: int | None) -> str:
     """What is said beside the weights."""
+    command = f"--steps {training.steps} --seed {training.seed} --leaves {found.leaves} --temperature {found.temperature:g}"
+    if after is not None:
+        command += f" --after {after}` after `... --steps {after} --seed {training.seed}"
     return f"""# The tiny reasoner
 
 Trained in this lab for the page of Parallel-Probe (arXiv 2602.03845) on {date.today().isoformat()}. It is no model of the paper. This file is written by
-`python -m backends.parallel_probe.train --steps {training.steps} --seed {training.seed} --leaves {found.leaves} --temperature {found.temperature:g}`.
+`python -m backends.parallel_probe.train {command}`.
 
 ## What was trained
 - Decoder: Llama-style, {reasoner.LAYERS} layers, {reasoner.HEADS} heads, width {reasoner.WIDTH},
@@ -151,6 +154,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m backends.parallel_probe.train", description="Train the tiny reasoner.")
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--after", type=int, help="go on from the end of the run of so many steps, at this run's rates")
     parser.add_argument("--minutes", type=float, default=math.inf, help="stop after so many minutes; the same command goes on later")
     parser.add_argument("--save-minutes", type=float, default=5.0)
     parser.add_argument("--out", type=Path, default=ROOT / "out" / "parallel-probe", help="folder of the checkpoint")
@@ -162,6 +166,8 @@ def main(arguments: list[str] | None = None) -> None:
     checkpoint = given.out / f"reasoner-{given.steps}-{given.seed}.pt"
     if checkpoint.exists():
         training.resume(checkpoint)
+    elif given.after is not None:
+        training.resume(given.out / f"reasoner-{given.after}-{given.seed}.pt")
     start = saved = time.monotonic()
     while len(training.losses) < training.steps and time.monotonic() - start < 60 * given.minutes:
         training.step()
@@ -172,7 +178,7 @@ def main(arguments: list[str] | None = None) -> None:
             saved = time.monotonic()
     training.save(checkpoint)
     if len(training.losses) == training.steps:
-        ship(training, given.leaves, given.temperature)
+        ship(training, given)
 
 
 if __name__ == "__main__":

@@ -78,17 +78,10 @@ def savings() -> Iterator[dict[str, Any]]:
     means = {name: np.array([one[name] for one in found], float).mean(0) for name in found[0]}
     for place, kind in ((1, "sequential"), (2, "total")):
         for peer in ("sc", "esc", "sac"):
-            note = f"right {means['parallel-probe'][0]:.2f}, {peer.upper()} {means[peer][0]:.2f}; {EFFECTS} synthetic questions, every method in ours_s"
-            yield row(
-                f"{kind} tokens: {peer.upper()} over ours",
-                64,
-                ours_s,
-                peer.upper(),
-                None,
-                float(means[peer][place] / means["parallel-probe"][place]),
-                None,
-                note,
-            )
+            right = f"right {means['parallel-probe'][0]:.2f}, {peer.upper()} {means[peer][0]:.2f}"
+            note = f"{right}; {EFFECTS} synthetic questions, every method in ours_s"
+            ratio = float(means[peer][place] / means["parallel-probe"][place])
+            yield row(f"{kind} tokens: {peer.upper()} over ours", 64, ours_s, peer.upper(), None, ratio, None, note)
 
 
 def row(work: str, size: int, ours_s: float, peer: str, peer_s: float | None, ratio: float, growth: float | None, note: str) -> dict[str, Any]:
