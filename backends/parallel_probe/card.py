@@ -95,7 +95,7 @@ class Params(contract.Params):
     method: Literal["parallel-probe", "sc", "asc", "esc", "sac"] = Field(
         "parallel-probe",
         description="Whose figures stand in the strip: Parallel-Probe, plain voting, or voting that stops early in other ways",
-        json_schema_extra=_extra("Controller", live=True),
+        json_schema_extra=_extra("Controller"),
     )
 
 
