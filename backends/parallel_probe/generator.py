@@ -36,10 +36,10 @@ class Shape:
     onset: tuple[float, float] = (2.6, 1.15)
     between: float = 0.3
     sticky: float = 0.6
-    guess: float = 0.12
+    guess: float = 0.06
     errors: tuple[float, float] = (0.05, 0.08)
     lure: tuple[float, float] = (0.4, 0.9)
-    bait: float = 0.1
+    bait: float = 0.15
     others: int = 12
 
 
