@@ -10,7 +10,8 @@ import numpy as np
 from app.plotting import Figure, Trace, alpha, axis, key_row, label, layout, plain_text, rule
 
 RIGHT, UNREAD, MANY = "$warning", "$peer-3", "$data"
-HUES = ("$theme-uncertainty", "$theme-agents", "$theme-decisions", "$theme-code", "$theme-worlds", "$theme-adapt", "$theme-look-inside", "$peer-1", "$peer-2")
+THEMES = ("uncertainty", "agents", "decisions", "code", "worlds", "adapt", "look-inside")  # hues that keep apart from the red
+HUES = (*(f"$theme-{name}" for name in THEMES), *(alpha(f"$theme-{name}", 0.5) for name in THEMES))
 FADED = 0.22  # what the stop saves
 CUT = alpha("$muted", 0.22)
 WRITTEN_ROWS, WRITTEN_COLUMNS = 40, 30  # a larger matrix has no room for words in its cells
@@ -69,7 +70,7 @@ def matrix(data: Mapping[str, Any]) -> Figure | None:
     texts = np.array(names, dtype=object)[codes]
     traces = [
         _cells(codes, live, colours, "answer", texts, place, written=words),
-        _cells(codes, after, [alpha(colour, FADED) for colour in colours], "after the stop", texts, place),
+        _cells(codes, after, [alpha(colour.split("/")[0], FADED) for colour in colours], "after the stop", texts, place),
         _cells(np.zeros_like(codes), is_cut, [CUT], "cut, would say", texts, place),
         *_finals(found, rank, depths, columns, cut, colours, names),
     ]

@@ -151,7 +151,8 @@ def _short(tokens: float) -> str:
     return f"{tokens / 1e3:,.0f}k" if tokens >= 1e4 else f"{tokens:,.0f}"
 
 
-def onsets(data: Mapping[str, Any]) -> Figure | None:
+def onsets(data: Mapping[str, Any], *, alone: bool) -> Figure | None:
+    """When votes settle. alone: nothing stands beside it."""
     found = data.get("onsets")
     if found is None:
         return None
@@ -166,7 +167,7 @@ def onsets(data: Mapping[str, Any]) -> Figure | None:
         bargap=0.05,
     )
     text = f"After {mean:.0%} of the longest branch, on average, the vote never changes again ({of_what(data)}; the paper says 31%)."
-    return Figure("onsets", "How early the vote is settled", [histogram(ratios, EDGES, "questions")], plot, text, height=HEIGHT)
+    return Figure("onsets", "How early the vote is settled", [histogram(ratios, EDGES, "questions")], plot, text, "wide" if alone else "half", height=HEIGHT)
 
 
 def crowd(data: Mapping[str, Any]) -> Figure | None:

@@ -32,7 +32,7 @@ def views(frame: Frame, params: Any) -> list[View]:
         _tokens(data),
         frontier(data),
         surface(data),
-        onsets(data),
+        onsets(data, alone="branch" not in data),
         _branch(data),
         _peers(data, params),
     ]

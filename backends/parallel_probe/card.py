@@ -182,13 +182,14 @@ CARD = Card(
         Step(
             "many",
             "Switch cutting off, then stopping instead: which token count moves, and which knob is width, which depth?",
-            "Without cutting, total tokens grow by 40%, to 948,000, and accuracy falls to 73%: cutting is width. Without stopping, the longest branch grows from "
-            "19,900 to 21,400 tokens, and the total hardly: stopping is depth.",
+            "Without cutting, total tokens grow by 40%, to 948,000, and accuracy falls to 73%: cutting is width. Without stopping, the longest "
+            "branch grows from 19,900 to 21,400 tokens, and the total hardly: stopping is depth.",
         ),
         Step(
             "own-stop",
             "Each branch now stops when its own answer repeats: how do accuracy and tokens compare with a common stop?",
-            "72.5% right for 907,000 tokens, where Parallel-Probe has 77% for 679,000: each branch converges on its own mistake, and nobody learns from the others.",
+            "72.5% right for 907,000 tokens, where Parallel-Probe has 77% for 679,000: each branch converges on its own mistake, and nobody "
+            "learns from the others.",
         ),
     ),
     claims=(

@@ -62,7 +62,7 @@ def pool(rng: np.random.Generator, branches: int, difficulty: float | None = Non
     codes = np.where(np.arange(columns) >= onset[:, None], own[:, None], chatter)
     rows = (names[codes[i, : depths[i]]] for i in range(branches))
     made = tuple(Branch(tuple(row), int(length), str(names[code])) for row, length, code in zip(rows, lengths, own, strict=True))
-    return Pool(made, interval, "right", f"synthetic question of difficulty {hard:.2f}")
+    return Pool(made, interval, "right", f"Synthetic question of difficulty {hard:.2f}")
 
 
 def chance(hard: float) -> float:

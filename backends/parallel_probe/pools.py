@@ -218,7 +218,7 @@ def read(content: bytes, field: str = "pool") -> list[Pool]:
 
 def _trace() -> Pool:
     rows = (("abccc", 2750, "c"), ("bbcccc", 3100, "c"), ("acccccc", 3600, "c"), ("abddddddddd", 5800, "d"), ("aaaaacccc", 4700, "c"))
-    return Pool(tuple(Branch(tuple(probes), tokens, final) for probes, tokens, final in rows), 500, "c", "a worked trace of five branches")
+    return Pool(tuple(Branch(tuple(probes), tokens, final) for probes, tokens, final in rows), 500, "c", "A worked trace of five branches")
 
 
 TRACE = _trace()  # small enough to follow by hand; with stable 3, prune 2, warm-up 2 it ends at step 4
