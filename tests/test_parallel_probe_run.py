@@ -229,7 +229,7 @@ def test_where_it_fails_a_right_minority_is_cut() -> None:
     frame = preset("minority")
     found = frame.data["matrix"]
     lost = (found["pruned_at"] >= 0) & (found["final"] == found["gold"])
-    assert lost.sum() >= 2
+    assert lost.sum() == 15, "nearly half, but fewer than agreed when they were judged"
     assert (frame.metrics["accuracy"], frame.metrics["accuracy_sc"]) == (0.0, 1.0), "voting is right, Parallel-Probe is not"
 
 
