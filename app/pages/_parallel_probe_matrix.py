@@ -85,7 +85,7 @@ def matrix(data: Mapping[str, Any]) -> Figure | None:
         )
     if stopped is not None:
         shapes.append(rule(stopped + 2.5, "stop", "$method", dash="solid", width=3, editable=False))
-        notes.append(label(stopped + 2.5, 1, "stop", "$method", anchor="right", yref="paper", yanchor="top", shift=(-5, -4), bgcolor="$surface/0.85"))
+        notes.append(label(stopped + 2.5, 0.0375, "stop", "$method", yref="paper", shift=(6, 0)))
     warmup = data["setting"]["warmup"]
     widest = int(found["room"]) + 1
     if data["setting"]["prune"] is not None and warmup + 1.5 < widest:
