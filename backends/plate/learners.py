@@ -81,6 +81,14 @@ def plate(body: nn.Module, head: nn.Module, plans: Mapping[str, Plan], scale: fl
     return Learner(body, copy.deepcopy(head), dict(adapters))
 
 
+def library(say: Callable[[str], None]) -> Any:
+    """The peft library, whose import takes seconds."""
+    say("loading the peft library")
+    import peft
+
+    return peft
+
+
 def lora(body: nn.Module, head: nn.Module, rank: int, generator: torch.Generator) -> Learner:
     """LoRA of the peft library, alpha = 2 r, on the linear layers; its usual start, drawn from this generator."""
     from peft import LoraConfig, inject_adapter_in_model

@@ -121,7 +121,20 @@ class _Run:
 
     def lora(self, rank: int) -> Callable[[], Learner]:
         bench = self.bench
-        return lambda: learners.lora(bench.body, bench.new_head, rank, generator(self.params.seed, PEER_DRAWS))
+
+        def make() -> Learner:
+            self.library()
+            return learners.lora(bench.body, bench.new_head, rank, generator(self.params.seed, PEER_DRAWS))
+
+        return make
+
+    def osf(self) -> Learner:
+        self.library()
+        return learners.osf(self.bench.body, self.bench.new_head)
+
+    def library(self) -> None:
+        """Imports the peers' library in a thread of its own, so that Stop is heard meanwhile."""
+        self.context.models.load("peft", learners.library)
 
     def ewc(self) -> Learner:
         bench = self.bench
@@ -145,7 +158,7 @@ class _Run:
                 ("head", "head only", (), lambda: learners.head_only(bench.body, bench.new_head)),
                 ("ewc", "EWC", (), self.ewc),
                 ("replay", "replay", (), self.replay),
-                ("osf", "OSF", (), lambda: learners.osf(bench.body, bench.new_head)),
+                ("osf", "OSF", (), self.osf),
             ]
         return found
 

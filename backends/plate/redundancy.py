@@ -41,7 +41,7 @@ def projected_scores(W: Any, projection: int = PROJECTION, anchors: int = ANCHOR
     draws = torch.randn(matrix.shape[1], projection, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) / projection**0.5
     short = ((matrix @ draws) / matrix.norm(dim=1, keepdim=True).clamp_min(torch.finfo(torch.float64).tiny)).to(torch.bfloat16)
     rows = len(matrix)
-    chosen = torch.arange(0, rows, max(1, rows // anchors))[:anchors] if rows > anchors else torch.arange(rows)
+    chosen = torch.arange(min(rows, anchors)) * rows // min(rows, anchors)
     return like((short @ short[chosen].T).abs().double().mean(dim=1), W)
 
 
