@@ -29,7 +29,7 @@ def change(data: Mapping[str, Any]) -> Figure | None:
     for number, (name, matrix) in enumerate(maps):
         suffix = "" if number == 0 else "2"
         words, colour = name_of(name, data), MARKS[name].colour
-        place = {"xaxis": f"x{suffix}", "yaxis": f"y{suffix}", "showscale": False, "zmin": 0, "zmax": LEVELS}
+        place: dict[str, Any] = {"xaxis": f"x{suffix}", "yaxis": f"y{suffix}", "showscale": False, "zmin": 0, "zmax": LEVELS}
         traces.append(heatmap(np.arange(1, columns + 1), np.arange(1, rows + 1), matrix, words, colour, hover="row %{y}, direction %{x}", **place))
         axes[f"xaxis{suffix}"] = axis("input direction by energy", "rank", domain=PANES[number], anchor=f"y{suffix}", showgrid=False)
         axes[f"yaxis{suffix}"] = axis("row by redundancy", "rank", autorange="reversed", anchor=f"x{suffix}", showgrid=False)
@@ -129,7 +129,7 @@ def moons(data: Mapping[str, Any]) -> Figure | None:
         suffix = "" if number == 0 else str(number + 1)
         on: dict[str, Any] = {"xaxis": f"x{suffix}", "yaxis": f"y{suffix}"}
         words = name_of(name, data)
-        bar = {"showscale": False, "zmin": 0, "zmax": top}
+        bar: dict[str, Any] = {"showscale": False, "zmin": 0, "zmax": top}
         traces.append(heatmap(x, y, maps[name], words, "$warning", hover=f"{words}: drift %{{z:.3g}}", **on, **bar))
         traces.append(scatter(old[:, 0], old[:, 1], "old moons", "$ink", size=3, edge=0, hover="skip", **on))
         traces.append(scatter(new[:, 0], new[:, 1], "new moons", "$data", symbol="x-thin", size=4, edge=1, hover="skip", **on))
@@ -174,7 +174,7 @@ def evidence(data: Mapping[str, Any]) -> Figure | None:
     at = np.arange(len(names))
     size = 11 if len(names) < 8 else 6
     traces = [
-        scatter(at, random, "random directions", "$peer-1", symbol="line-ew", size=2 * size, edge=2.5, hover="%{text}: a random Q would see %{y:.2f}", text=names),
+        scatter(at, random, "random directions", "$peer-1", symbol="line-ew", size=2 * size, edge=2.5, hover="%{text}: a random Q sees %{y:.2f}", text=names),
         scatter(at, seen, "PLATE's directions", "$method", size=size, edge=0, hover="%{text}: Q sees %{y:.2f}", text=names),
     ]
     ticks = {"tickvals": at, "ticktext": names} if len(names) < 8 else {"showticklabels": False}
@@ -198,4 +198,3 @@ def _short(name: str) -> str:
     """
     parts = name.split(".")
     return f"block {parts[1]} {parts[-1]}" if len(parts) > 2 else name
-

@@ -81,7 +81,7 @@ def energy(data: Mapping[str, Any]) -> Figure:
         shapes=shapes,
         meta={"editable": True},
     )
-    summary = f"Layer {found['name']}: {n_high} of {found['d_in']} directions hold a share of {tau:g}; PLATE may use {found['k']} of the others. Drag the line τ."
+    summary = f"Layer {found['name']}: {n_high} of {found['d_in']} directions hold {tau:g}; PLATE may use {found['k']} of the others. Drag the line τ."
     return Figure("energy", "Which directions are hardly read", traces, plot, summary, height=380)
 
 
@@ -151,12 +151,19 @@ def controls(data: Mapping[str, Any]) -> Figure | None:
     names = [p["text"] for p in found]
     gone = [100 * (before - p["old"]) for p in found]
     colours = [CONTROL_COLOURS[name] for name in names]
-    bar = {"type": "bar", "x": names, "y": gone, "name": "forgotten", "marker": {"color": colours}}
+    bar: dict[str, Any] = {"type": "bar", "x": names, "y": gone, "name": "forgotten", "marker": {"color": colours}}
     said = [f"{p['text']}: {g:.1f} % forgotten, {p['new']:.1%} new, {p['trainable']:,} numbers" for p, g in zip(found, gone, strict=True)]
-    bar |= {"text": [f"{g:.1f}" for g in gone], "textposition": "outside", "hovertemplate": "%{customdata}<extra></extra>", "customdata": said, "cliponaxis": False}
+    bar |= {
+        "text": [f"{g:.1f}" for g in gone],
+        "textposition": "outside",
+        "hovertemplate": "%{customdata}<extra></extra>",
+        "customdata": said,
+        "cliponaxis": False,
+    }
     low, high = min(0.0, *gone), max(0.1, *gone)
     plot = layout(axis("choice of rows and directions", "name"), axis("forgotten of the old test", "%", range=[1.2 * low - 0.1, 1.2 * high + 0.1]))
-    summary = "The same number of rows and directions, chosen otherwise: " + ", ".join(f"{n} {g:.1f} %" for n, g in zip(names, gone, strict=True)) + " forgotten."
+    told = ", ".join(f"{n} {g:.1f} %" for n, g in zip(names, gone, strict=True))
+    summary = f"The same number of rows and directions, chosen otherwise: {told} forgotten."
     return Figure("controls", "What the choice is worth", [bar], plot, summary, height=380)
 
 

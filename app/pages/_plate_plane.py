@@ -11,7 +11,6 @@ from app.pages._plate_marks import Mark, lost, name_of, raced
 from app.plotting import Figure, Trace, alpha, axis, end_labels, floats, label, layout, line, log_axis, scatter
 
 HEIGHT, PLOT_PX, PHONE_PX = 520, 400, 250
-BEGINS = 0.6  # of the new task: trails come from far left, and what matters is where they go
 RIGHT_PX = 124
 Notes = list[dict[str, Any]]
 
@@ -82,11 +81,13 @@ def _frames(moving: list[tuple[int, Mapping[str, Any]]], names: tuple[str, str])
 def _axes(data: Mapping[str, Any]) -> tuple[tuple[dict[str, Any], dict[str, Any]], tuple[float, float]]:
     trails = [trail for _, _, trail in raced(data)]
     kept = np.concatenate([floats(trail["old"]) for trail in trails] + [floats([p["old"] for p in data["points"] if p["group"] != "control"]), [0.9]])
-    ends = np.array([trail["new"][-1] for trail in trails if len(trail["step"]) > 2] + [0.9])
+    ends = np.array([trail["new"][-1] for trail in trails if len(trail["step"]) > 2] + [0.97])
     low = float(kept.min())
     y_range = (low - 0.08 * (1 - low), 1 + 0.03 * (1 - low))
-    left = max(0.0, min(BEGINS, float(ends.min()) - 0.1))
-    x = axis("new task, right answers", "share of its test", range=[left, 1.012])
+    # Trails come from far left, where the new head knows nothing; what matters is where they go.
+    least = min(float(ends.min()), 0.97)
+    left = max(0.0, least - 0.8 * (1 - least))
+    x = axis("new task, right answers", "share of its test", range=[left, 1 + 0.06 * (1 - left)])
     return (x, axis("old task, right answers", "share of its test", range=list(y_range))), y_range
 
 
@@ -115,7 +116,8 @@ def _title(data: Mapping[str, Any]) -> str:
         return "Too little may move: PLATE keeps the old task and learns no more than a new head does"
     if {"lora", "full"} <= trails.keys() and trails["plate"]["trainable"]:
         mine, least = lost(trails["plate"]), min(lost(trails["lora"]), lost(trails["full"]))
-        return "PLATE learns the new task and forgets least" if mine < least else "Here PLATE does not forget least"
+        less = "PLATE learns the new task and forgets less than LoRA and full fine-tuning"
+        return less if mine < least else "Here PLATE does not forget less than both LoRA and full fine-tuning"
     return "Learn the new task: how much of the old one is lost?"
 
 

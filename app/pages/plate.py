@@ -45,15 +45,16 @@ def _chosen(data: Mapping[str, Any]) -> list[View]:
 def on_event(view: str, event: Mapping[str, Any], params: Mapping[str, Any]) -> Changes | None:
     """The line τ dragged sets the fence; a point of the dial clicked sets the number of rows; both start a run."""
     if view == "energy" and event.get("type") == "drag" and event.get("shape") == "tau":
-        ends = [event.get(name) for name in ("y0", "y1")]
-        if not all(map(_usable, ends)):
+        ends = [y for y in (event.get("y0"), event.get("y1")) if _usable(y)]
+        if len(ends) < 2:
             return None
         was = params.get("energy")
         # A line held near one end moves that end alone: what counts is the end that moved.
         moved = max(ends, key=lambda y: abs(y - was)) if _usable(was) else ends[0]
         return Changes({"energy": round(min(max(moved, LOWEST_TAU), HIGHEST_TAU), 2)}, run=True)
-    if view == "ranks" and event.get("type") == "click" and _usable(event.get("x")):
-        return Changes({"rank": int(min(max(round(event["x"]), 1), MOST_ROWS))}, run=True)
+    rank = event.get("x")
+    if view == "ranks" and event.get("type") == "click" and _usable(rank):
+        return Changes({"rank": min(max(round(rank), 1), MOST_ROWS)}, run=True)
     return None
 
 

@@ -21,6 +21,7 @@ from backends.runtime.language_model import Decoder
 PRETRAIN_DRAWS, BATCH_DRAWS, HEAD_DRAWS, PEER_DRAWS, CHOICE_DRAWS = range(5)  # each kind of draw has a generator of its own
 DRIFT_POINTS = 100  # old inputs at which drift is measured
 GRID, GRID_LOW, GRID_HIGH = 60, (-2.4, -1.7), (2.4, 2.8)  # of the moons' drift map
+OLD_STEPS = {"digits": 600, "moons": 300}  # until the old task is known
 SHOWN = {"digits": "l2", "moons": "l2", "language": "layers.3.self_attn.v_proj"}  # the layer of the pictures
 
 
@@ -82,7 +83,7 @@ def small(params: Params, memo: Callable[..., Any], check: Callable[[], None]) -
     net = Net(pair.sizes, pair.outputs, generator(params.seed, PRETRAIN_DRAWS))
 
     def fit() -> dict[str, np.ndarray]:
-        training.fit(net, pair.old.train, np.random.default_rng([params.seed, PRETRAIN_DRAWS]), check)
+        training.fit(net, pair.old.train, OLD_STEPS[params.data], np.random.default_rng([params.seed, PRETRAIN_DRAWS]), check)
         return weights(net)
 
     start: Any = with_weights(net, memo("start", (params.data, params.seed), fit)).requires_grad_(False)

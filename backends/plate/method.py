@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from backends.runtime import device, language_model
 
 FRAME_S = 0.15  # at least, between two frames
 EWC_STRENGTH = 1e4
+MAPPED = ("plate", "lora", "full")  # whose drift over the plane of the moons is drawn
 REPLAYED = 100  # old samples that replay keeps
 RANKS, LORA_RANKS = (8, 128), (4,)  # beside the person's own, so that a curve can be seen
 LEARN_FIELDS = ("data", "seed", "steps", "learning_rate")
@@ -79,7 +80,8 @@ class _Run:
         found = {}
         for number, (name, layer) in enumerate(learners.linears(self.bench.body).items()):
             self.context.check()
-            found[name] = self.context.memo("choice", (*_values(params, CHOICE_FIELDS), name), lambda n=number, w=weight_of(layer): _choose(params, n, w))
+            make = partial(_choose, params, number, weight_of(layer))
+            found[name] = self.context.memo("choice", (*_values(params, CHOICE_FIELDS), name), make)
         return found
 
     def opening(self) -> dict[str, Choice]:
@@ -115,9 +117,7 @@ class _Run:
     def plate(self, params: Params) -> Callable[[], Learner]:
         """A PLATE learner of these params; it asks the start's weights and nothing of the old task."""
         bench = self.bench
-        return lambda: learners.plate(
-            bench.body, bench.new_head, {name: choice.plan() for name, choice in self.choices(params).items()}, params.scale
-        )
+        return lambda: learners.plate(bench.body, bench.new_head, {name: choice.plan() for name, choice in self.choices(params).items()}, params.scale)
 
     def lora(self, rank: int) -> Callable[[], Learner]:
         bench = self.bench
@@ -185,7 +185,7 @@ class _Run:
             learner, trail = make(), Trail()
             for _, trail in benches.course(bench, learner, params, self.context.check):
                 emit(trail.copy())
-            return benches.finish(bench, learner, trail, mapped=params.data == "moons")
+            return benches.finish(bench, learner, trail, mapped=params.data == "moons" and name in MAPPED)
 
         def work(emit: Callable[[Trail], None]) -> None:
             whole.append(self.context.memo("learned", (*_values(params, LEARN_FIELDS), name, more), lambda: compute(emit)))
@@ -204,7 +204,7 @@ class _Run:
     # ------------------------------------------------------------------------------------------------------ the stages
 
     def frames(self) -> Iterator[Frame]:
-        params, bench = self.params, self.loaded()
+        bench = self.loaded()
         yield self.frame(0.01, "the old task is learned; now the weights alone decide what may move")
         choices = self.opening()
         widths = _joined([layer["k"] for layer in self.data["layers"]][:4])
@@ -265,8 +265,8 @@ class _Run:
             changed = ended["plate"].change
             if changed is not None:
                 self.data["change"] = picture.change(choices[self.bench.shown], changed, ended["lora"].change if "lora" in ended else None)
-        if found.drift_map is not None and name in ("plate", "lora", "full"):
-            self.data["moons"] = picture.moons(self.bench, {key: ended[key] for key in ("plate", "lora", "full") if key in ended})
+        if found.drift_map is not None:
+            self.data["moons"] = picture.moons(self.bench, {key: ended[key] for key in MAPPED if key in ended})
 
     def summary(self) -> str:
         found = self.metrics
@@ -278,9 +278,7 @@ class _Run:
 def _choose(params: Params, number: int, weight: torch.Tensor) -> Choice:
     rng = np.random.default_rng([params.seed, CHOICE_DRAWS, number])
     try:
-        return choose(
-            weight.numpy(), params.rank, params.energy, max_rank=params.max_rank, q_mode=params.q_mode, row_rule=params.row_rule, rng=rng
-        )
+        return choose(weight.numpy(), params.rank, params.energy, max_rank=params.max_rank, q_mode=params.q_mode, row_rule=params.row_rule, rng=rng)
     except ValueError as error:
         raise InputError("rank", str(error), "choose other data, or another seed") from None
 

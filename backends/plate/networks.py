@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Mapping
 
 import numpy as np
@@ -27,7 +28,7 @@ class Body(nn.Module):
 
     def __init__(self, sizes: tuple[int, ...], generator: torch.Generator) -> None:
         super().__init__()
-        for number, (d_in, d_out) in enumerate(zip(sizes, sizes[1:], strict=False), 1):
+        for number, (d_in, d_out) in enumerate(itertools.pairwise(sizes), 1):
             self.add_module(f"l{number}", linear(d_in, d_out, generator))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:

@@ -50,7 +50,7 @@ def digits() -> Pair:
     from sklearn.datasets import load_digits
 
     bunch = load_digits()
-    order = np.random.RandomState(0).permutation(len(bunch.target))  # noqa: NPY002 - the shuffle that the reference figures were computed with
+    order = np.random.RandomState(0).permutation(len(bunch.target))  # the shuffle that the reference figures were computed with
     x = torch.from_numpy((bunch.data[order] / 16).astype(np.float32))
     y = torch.from_numpy(bunch.target[order].astype(np.int64))
 

@@ -13,7 +13,7 @@ from backends.plate.networks import Net, loss_of
 from backends.plate.tasks import Data
 
 BATCH = 64
-OLD_STEPS, OLD_RATE = 600, 1e-3
+OLD_RATE = 1e-3
 EACH = 25  # steps between two measurements
 CHECK_EACH = 10  # steps between two looks at Stop
 
@@ -25,7 +25,7 @@ def batches(samples: int, steps: int, rng: np.random.Generator, size: int = BATC
     return order.ravel()[: steps * size].reshape(steps, size)
 
 
-def fit(net: Net, data: Data, rng: np.random.Generator, check: Callable[[], None], steps: int = OLD_STEPS) -> None:
+def fit(net: Net, data: Data, steps: int, rng: np.random.Generator, check: Callable[[], None]) -> None:
     """Trains all of a network on the old task, in place: Adam, 1e-3, batches of 64."""
     optimiser = torch.optim.Adam(net.parameters(), lr=OLD_RATE, fused=True)
     for step, chosen in enumerate(torch.from_numpy(batches(len(data.y), steps, rng))):
