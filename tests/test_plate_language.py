@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -34,12 +33,12 @@ def decoder() -> Any:
 
 
 @pytest.fixture(scope="module")
-def short_run(decoder: Any) -> Iterator[tuple[list[Frame], bool]]:
+def short_run(decoder: Any) -> tuple[list[Frame], bool]:
     """Two steps of every method, and whether the shared weights are as before."""
     before = {name: value.clone() for name, value in decoder.model.state_dict().items()}
     frames = list(run(Params(data="language", steps=50, rank=16), RunContext(ContextSpec())))
     after = decoder.model.state_dict()
-    yield frames, before.keys() == after.keys() and all(torch.equal(before[name], after[name]) for name in before)
+    return frames, before.keys() == after.keys() and all(torch.equal(before[name], after[name]) for name in before)
 
 
 @pytest.mark.parametrize("name", LAYER_5)

@@ -82,7 +82,7 @@ def test_the_fenced_side_of_the_change_is_zero_and_frozen_rows_stay() -> None:
     assert mine["frozen_rows"] == 0
     assert other["high"] > 0.1 * other["low"]
     assert other["frozen_rows"] > 0.5
-    assert np.count_nonzero(change["maps"]["plate"][change["rows"] :]) == 0
+    assert np.count_nonzero(change["maps"]["plate"][change["rows"] // change["together"] :]) == 0
     assert np.count_nonzero(change["maps"]["plate"][:, : change["n_high"]]) == 0
 
 

@@ -26,11 +26,12 @@ def change(data: Mapping[str, Any]) -> Figure | None:
     axes: dict[str, Any] = {}
     notes, shapes = [], []
     rows, columns = maps[0][1].shape
+    at = 1 + found["together"] * np.arange(rows)
     for number, (name, matrix) in enumerate(maps):
         suffix = "" if number == 0 else "2"
         words, colour = name_of(name, data), MARKS[name].colour
         place: dict[str, Any] = {"xaxis": f"x{suffix}", "yaxis": f"y{suffix}", "showscale": False, "zmin": 0, "zmax": LEVELS}
-        traces.append(heatmap(np.arange(1, columns + 1), np.arange(1, rows + 1), matrix, words, colour, hover="row %{y}, direction %{x}", **place))
+        traces.append(heatmap(np.arange(1, columns + 1), at, matrix, words, colour, hover="row %{y}, direction %{x}", **place))
         axes[f"xaxis{suffix}"] = axis("input direction by energy", "rank", domain=PANES[number], anchor=f"y{suffix}", showgrid=False)
         axes[f"yaxis{suffix}"] = axis("row by redundancy", "rank", autorange="reversed", anchor=f"x{suffix}", showgrid=False)
         split = found["split"][name]

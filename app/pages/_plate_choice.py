@@ -12,6 +12,7 @@ from app.pages._plate_marks import HALF_PLOT_PX, lost, name_of, raced
 from app.plotting import Figure, Panel, alpha, axis, bars, end_labels, floats, heatmap, key_row, label, layout, line, rule, scatter
 
 LEVELS = 255
+BRIGHTEST = 60  # per cent of |cos| at full colour
 CONTROL_COLOURS = {"PLATE": "$method", "random Q": "$peer-1", "random rows": "$peer-2", "top-energy Q": "$warning"}
 
 
@@ -41,10 +42,8 @@ def cosines(data: Mapping[str, Any]) -> Figure:
     found = data["shown"]
     matrix = np.asarray(found["cosines"])
     at = 1 + np.arange(len(matrix)) * (found["d_out"] / len(matrix))
-    drawn = heatmap(
-        at, at, matrix.astype(np.float32) / LEVELS, "cosine", "$method", unit="|cos|", hover="|cos| %{z:.2f}", zmin=0, zmax=0.6, colorbar={"thickness": 10}
-    )
-    drawn["colorbar"] = {"title": {"text": "|cos|"}, "thickness": 10, "outlinewidth": 0}
+    percent = np.round(100 * matrix.astype(float) / LEVELS).astype(np.uint8)
+    drawn = heatmap(at, at, percent, "cosine", unit="|cos|, %", hover="|cos| %{z} %", zmin=0, zmax=BRIGHTEST)
     plot = layout(
         axis("row by redundancy", "rank", showgrid=False),
         axis("row by redundancy", "rank", autorange="reversed", showgrid=False),

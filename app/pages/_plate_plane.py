@@ -12,6 +12,7 @@ from app.plotting import Figure, Trace, alpha, axis, end_labels, floats, label, 
 
 HEIGHT, PLOT_PX, PHONE_PX = 520, 400, 250
 RIGHT_PX = 124
+SOMETHING, LITTLE = 0.02, 0.2  # of the new task; of what full fine-tuning adds to a new head
 Notes = list[dict[str, Any]]
 
 
@@ -112,13 +113,19 @@ def _title(data: Mapping[str, Any]) -> str:
         return "Each method starts at the same place: the old task known, the new one not"
     if data["kind"]["is_language"]:
         return "Learn Middle English: how much English is lost?"
-    if "head" in trails and trails["plate"]["new"][-1] - trails["head"]["new"][-1] < 0.005:
+    if {"head", "full"} <= trails.keys() and _hardly_learns(trails):
         return "Too little may move: PLATE keeps the old task and learns no more than a new head does"
     if {"lora", "full"} <= trails.keys() and trails["plate"]["trainable"]:
         mine, least = lost(trails["plate"]), min(lost(trails["lora"]), lost(trails["full"]))
         less = "PLATE learns the new task and forgets less than LoRA and full fine-tuning"
         return less if mine < least else "Here PLATE does not forget less than both LoRA and full fine-tuning"
     return "Learn the new task: how much of the old one is lost?"
+
+
+def _hardly_learns(trails: Mapping[str, Any]) -> bool:
+    """True when PLATE adds little to a new head where full fine-tuning adds something."""
+    plate, head, full = (float(trails[name]["new"][-1]) for name in ("plate", "head", "full"))
+    return full - head > SOMETHING and plate - head < LITTLE * (full - head)
 
 
 def _summary(data: Mapping[str, Any]) -> str:

@@ -14,7 +14,7 @@ from backends.plate.redundancy import cosines
 
 LEVELS = 255
 BRIGHTEST = 99.5  # per cent of the PLATE entries that moved lie below full colour
-COSINES_SIDE = 128  # rows of the drawn matrix, at most
+ROWS_DRAWN = 128  # of a matrix, at most: a page gets each frame whole
 MOONS_DRAWN = 250  # points of each pair
 BINS = 32
 
@@ -49,7 +49,7 @@ def shown(name: str, choice: Choice, weight: np.ndarray, energy: float) -> dict[
     weight: (d_out, d_in) before. The matrix is thinned to every n-th row where it is large.
     """
     order = np.argsort(-choice.scores, kind="stable")
-    some = order[:: -(-len(order) // COSINES_SIDE)]
+    some = order[:: -(-len(order) // ROWS_DRAWN)]
     matrix = cosines(torch.from_numpy(weight[some].astype(np.float64))).numpy()
     total = choice.energy.sum()
     edges = np.linspace(choice.scores.min(), choice.scores.max() + 1e-9, BINS + 1)
@@ -75,21 +75,30 @@ def shown(name: str, choice: Choice, weight: np.ndarray, energy: float) -> dict[
 def change(choice: Choice, plate: np.ndarray, lora: np.ndarray | None) -> dict[str, Any]:
     """|dW V|: rows by redundancy score, columns by how much energy the frozen rows have along each input direction.
 
-    plate, lora: (d_out, d_in) changes of weight. Both in levels 0..255 of the same full colour; the split says what fell where.
+    plate, lora: (d_out, d_in) changes of weight. Both in levels 0..255 of the same full colour, each level the largest of ``together``
+    rows; the split says what fell where.
     """
     order = np.argsort(-choice.scores, kind="stable")
     found = {"plate": plate} | ({} if lora is None else {"lora": lora})
     turned = {name: np.abs(delta[order] @ choice.directions) for name, delta in found.items()}
     moved = turned["plate"][turned["plate"] > 0]
     full = float(np.percentile(moved, BRIGHTEST)) if moved.size else 1.0
+    together = -(-len(order) // ROWS_DRAWN)
     return {
         "full": full,
         "n_high": choice.n_high,
         "rows": len(choice.rows),
-        "maps": {name: np.minimum(np.round(LEVELS * matrix / full), LEVELS).astype(np.uint8) for name, matrix in turned.items()},
+        "together": together,
+        "maps": {name: np.minimum(np.round(LEVELS * _largest(matrix, together) / full), LEVELS).astype(np.uint8) for name, matrix in turned.items()},
         "split": {name: split(delta, choice) for name, delta in found.items()},
         "profile": {name: np.linalg.norm(matrix, axis=0).astype(np.float32) for name, matrix in turned.items()},
     }
+
+
+def _largest(matrix: np.ndarray, together: int) -> np.ndarray:
+    """The largest entry of each column in every so many rows. matrix: (r, c) of no negative numbers."""
+    missing = -len(matrix) % together
+    return np.pad(matrix, ((0, missing), (0, 0))).reshape(-1, together, matrix.shape[1]).max(axis=1)
 
 
 def split(delta: np.ndarray, choice: Choice) -> dict[str, float]:
