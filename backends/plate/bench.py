@@ -19,7 +19,7 @@ from backends.plate.tasks import Pair
 from backends.runtime.language_model import Decoder
 
 PRETRAIN_DRAWS, BATCH_DRAWS, HEAD_DRAWS, PEER_DRAWS, CHOICE_DRAWS = range(5)  # each kind of draw has a generator of its own
-DRIFT_POINTS = 100  # old inputs at which drift is measured
+DRIFT_POINTS = 40  # old inputs at which drift is measured
 GRID, GRID_LOW, GRID_HIGH = 60, (-2.4, -1.7), (2.4, 2.8)  # of the moons' drift map
 OLD_STEPS = {"digits": 600, "moons": 300}  # until the old task is known
 SHOWN = {"digits": "l2", "moons": "l2", "language": "layers.3.self_attn.v_proj"}  # the layer of the pictures

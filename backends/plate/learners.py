@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +17,7 @@ from backends.plate.networks import loss_of
 from backends.plate.tasks import Data
 
 LORA_ALPHA = 2  # alpha = 2 r
+_INJECTING = threading.Lock()
 OSF_SHARE = 2  # the upper 1/2 of the singular directions is fenced off
 
 
@@ -89,15 +91,26 @@ def library(say: Callable[[str], None]) -> Any:
     return peft
 
 
+def _inject(config: Any, body: nn.Module) -> nn.Module:
+    """The library's adapters in the body, which is changed. It draws their start from the global generator: that is put back.
+
+    One at a time, or a second thread would put back a state in between. The library's own way around it, layers without memory,
+    patches torch for all threads of the process while it lasts.
+    """
+    from peft import inject_adapter_in_model
+
+    with _INJECTING, torch.random.fork_rng(devices=[]):
+        return inject_adapter_in_model(config, body)
+
+
 def lora(body: nn.Module, head: nn.Module, rank: int, generator: torch.Generator) -> Learner:
     """LoRA of the peft library, alpha = 2 r, on the linear layers; its usual start, drawn from this generator."""
-    from peft import LoraConfig, inject_adapter_in_model
+    from peft import LoraConfig
 
     body = copy.deepcopy(body)
     names = list(linears(body))
     config = LoraConfig(r=rank, lora_alpha=LORA_ALPHA * rank, target_modules=names, lora_dropout=0.0)
-    # Made without memory first: the library draws its start from the global generator, which others use too.
-    body = inject_adapter_in_model(config, body, low_cpu_mem_usage=True)
+    body = _inject(config, body)
     for name in names:
         layer: Any = body.get_submodule(name)
         d_in, d_out = layer.lora_A["default"].in_features, layer.lora_B["default"].out_features
@@ -109,13 +122,13 @@ def lora(body: nn.Module, head: nn.Module, rank: int, generator: torch.Generator
 
 def osf(body: nn.Module, head: nn.Module) -> Learner:
     """Orthogonal subspace fine-tuning of the peft library: the upper half of each layer's singular directions is fenced off."""
-    from peft import OSFConfig, inject_adapter_in_model
+    from peft import OSFConfig
 
     body = copy.deepcopy(body)
     layers = linears(body)
     names = list(layers)
     ranks = {name: min(layer.weight.shape) // OSF_SHARE for name, layer in layers.items()}
-    body = inject_adapter_in_model(OSFConfig(target_modules=names, rank_pattern=ranks), body)
+    body = _inject(OSFConfig(target_modules=names, rank_pattern=ranks), body)
     return Learner(body, copy.deepcopy(head), {name: body.get_submodule(name) for name in names})
 
 
