@@ -1,4 +1,4 @@
-"""Texts in the public domain that the lab ships: short passages, and two long texts for calibration and evaluation."""
+"""Texts in the public domain that the lab ships: short passages, two long texts for calibration and evaluation, and one in Middle English."""
 
 from __future__ import annotations
 
@@ -45,6 +45,15 @@ def king_james() -> Passage:
     'Now it came to pass in the da'
     """
     return _long("king-james.txt")
+
+
+def chaucer() -> Passage:
+    """Lines 1 to 162 of Chaucer's General Prologue, Middle English, about 7,000 characters: a text that a model of today hardly knows.
+
+    >>> chaucer().text[:28]
+    'Whan that Aprille with his s'
+    """
+    return _long("chaucer.txt")
 
 
 @functools.cache
