@@ -6,13 +6,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
+
 from backends.stla import blocks, peers
 from backends.stla.blocks import STAGES, Chunk, Moments
 from backends.stla.ordering import Order
 from backends.stla.rounding import Learning
-from backends.stla.sweep import UNWATCHED, Quantised, Watch, stla
+from backends.stla.sweep import UNWATCHED, Objective, Quantised, Watch, stla
 
-METHODS = ("rtn", "gptq", "stla", "stla-local")  # gptq: with activation order
+METHODS = ("rtn", "adaround", "gptq", "gptq-act", "decoupled", "stla", "stla-local")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,29 +43,27 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class QuantisedBlock:
-    """block: a copy of its own with rounded weights. losses: L(Q) of each map."""
+    """block: a copy of its own with rounded weights. losses: of each map. telescoping: the largest relative error of the identity, None with correction."""
 
     block: Any
     losses: dict[str, float]
+    telescoping: float | None
 
 
-def round_layer(weights: Any, found: Moments, method: str, setting: Setting, watch: Watch = UNWATCHED) -> Quantised:
+def round_layer(weights: torch.Tensor, found: Moments, method: str, setting: Setting, watch: Watch = UNWATCHED) -> Quantised:
     """One linear map by one of ``METHODS``. weights: (R, C). Raises ValueError as ``stla`` does."""
     shared: dict[str, Any] = {"bits": setting.bits, "group": setting.group, "damping": setting.damping, "watch": watch}
     if method == "rtn":
         return peers.rtn(weights, found.second, dtype=setting.learning.dtype, **shared)
-    if method == "gptq":
-        return peers.gptq(weights, found.second, order="act", dtype=setting.learning.dtype, **shared)
-    return stla(
-        weights,
-        found.second,
-        cluster=setting.cluster,
-        order=setting.order,
-        objective="local" if method == "stla-local" else "global",
-        learning=setting.learning,
-        drift=found.drift,
-        **shared,
-    )
+    if method in ("gptq", "gptq-act"):
+        return peers.gptq(weights, found.second, order="act" if method == "gptq-act" else "none", dtype=setting.learning.dtype, **shared)
+    if method == "adaround":
+        return peers.adaround(weights, found.second, learning=setting.learning, **shared)
+    if method == "decoupled":
+        return peers.decoupled(weights, found.second, learning=setting.learning, **shared)
+    objective: Objective = "local" if method == "stla-local" else "global"
+    more: dict[str, Any] = {"cluster": setting.cluster, "order": setting.order, "learning": setting.learning, "drift": found.drift}
+    return stla(weights, found.second, objective=objective, **more, **shared)
 
 
 def quantise(
@@ -72,19 +72,26 @@ def quantise(
     method: str,
     setting: Setting,
     *,
-    exact: tuple[Any, Sequence[Chunk]] | None = None,
+    exact: Sequence[Chunk] | None = None,
     watch: Watch = UNWATCHED,
-    done: Callable[[str, float], None] = lambda *_: None,
+    begin: Callable[[str], None] = lambda _: None,
 ) -> QuantisedBlock:
-    """Rounds a copy of the block; all its inputs are read before any of its maps is rounded, as in the authors' code.
+    """Rounds a copy of the block. All inputs are read before any of its maps is rounded; with the asymmetric correction stage after stage, so that
+    each map meets inputs as the rounded ones before it make them.
 
-    chunks: what enters it. exact: the full-precision block and what enters it there, for the asymmetric correction. done: called with each map's name and loss.
+    chunks: what enters it. exact: what enters it in the full-precision model, for the correction; the same without one. begin: called with each map's name.
     """
-    own, losses = blocks.own_copy(block), {}
-    for stage, found in zip(STAGES, blocks.moments(block, chunks, STAGES, watch.check, exact), strict=True):
+    own = blocks.own_copy(block)
+    losses: dict[str, float] = {}
+    apart: list[float] = []
+    read = [] if setting.asymmetric_correction else blocks.moments(block, chunks, STAGES, watch.check)
+    for number, stage in enumerate(STAGES):
+        found = read[number] if read else blocks.moments(own, chunks, (stage,), watch.check, (block, exact or chunks))[0]
         for matrix in stage:
-            rounded = round_layer(blocks.weight_of(block, matrix), found, method, setting, watch)
+            begin(matrix)
+            weights = blocks.weight_of(block, matrix)
+            rounded = round_layer(weights, found, method, setting, watch)
             blocks.set_weight(own, matrix, rounded.weights)
-            losses[matrix] = rounded.loss
-            done(matrix, rounded.loss)
-    return QuantisedBlock(own, losses)
+            losses[matrix] = found.loss(weights, rounded.weights, setting.damping)
+            apart.append(abs(sum(c.remaining for c in rounded.clusters) - rounded.loss) / max(rounded.loss, 1e-300))
+    return QuantisedBlock(own, losses, None if setting.asymmetric_correction else max(apart))

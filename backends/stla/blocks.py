@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from backends.contract import InputError
+from backends.stla.curvature import damped, layer_loss, quadratic
 
 Check = Callable[[], None]
 MATRICES = {
@@ -47,12 +48,21 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Moments:
-    """Of one input. second: H = (2/n) X X^T, (C, C). drift: (2/n) (X_fp - X) X^T, (C, C), or None where X is X_fp. tokens: n. All float64."""
+    """Of one input X, all float64. second: H = (2/n) X X^T, (C, C). drift: (2/n) (X_fp - X) X^T, gap: (2/n) (X_fp - X) (X_fp - X)^T, both (C, C), or
+    None where X is X_fp. tokens: n."""
 
     second: torch.Tensor
     drift: torch.Tensor | None
-    drift_size: float
+    gap: torch.Tensor | None
     tokens: int
+
+    def loss(self, weights: torch.Tensor, quantised: torch.Tensor, damping: float) -> float:
+        """(2/n) |W X_fp - Q X|^2, plus what the damping adds, which makes it L(Q) where X is X_fp; (R, C) each."""
+        original, second = damped(weights, self.second, damping)
+        found = layer_loss(original, quantised, second)
+        if self.drift is None or self.gap is None:
+            return found
+        return found + float(2 * ((original @ self.drift) * (original - quantised)).sum() + quadratic(original, self.gap).sum())
 
 
 def layers_of(model: Any) -> Any:
@@ -137,7 +147,7 @@ def moments(block: Any, chunks: Sequence[Chunk], stages: Sequence[Sequence[str]]
                 key = f"{who} {stage[0]}"
                 linear_of(module, stage[0]).register_forward_pre_hook(lambda _, args, key=key: seen.__setitem__(key, args[0].flatten(0, 1)))
     sums: list[list[torch.Tensor]] = [[] for _ in stages]
-    tokens, apart = 0, [0.0] * len(stages)
+    tokens = 0
     for number, chunk in enumerate(chunks):
         check()
         chunk.through(probe)
@@ -152,11 +162,10 @@ def moments(block: Any, chunks: Sequence[Chunk], stages: Sequence[Sequence[str]]
             found = [(x.T @ x).double()]
             if reference is not None:
                 off = seen[f"exact {stage[0]}"] - x
-                apart[index] += float(off.double().square().sum())
-                found.append((off.T @ x).double())
+                found += [(off.T @ x).double(), (off.T @ off).double()]
             sums[index] = [a + b for a, b in zip(sums[index], found, strict=True)] if sums[index] else found
     scale = 2 / tokens
-    return [Moments(s[0] * scale, s[1] * scale if len(s) > 1 else None, off * scale, tokens) for s, off in zip(sums, apart, strict=True)]
+    return [Moments(s[0] * scale, *((s[1] * scale, s[2] * scale) if reference is not None else (None, None)), tokens) for s in sums]
 
 
 @torch.inference_mode()

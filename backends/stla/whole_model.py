@@ -1,6 +1,6 @@
 """All blocks of the bundled model, one after another, and the perplexity after each way of rounding (card 4.6).
 
-``python -m backends.stla.whole_model --methods rtn gptq stla`` measures and writes ``static/data/stla/whole_model.json``; a method that is in the file
+``python -m backends.stla.whole_model --methods full rtn stla`` measures and writes ``static/data/stla/whole_model.json``; a method that is in the file
 already is measured anew. It takes minutes to an hour on one core, so the lab shows the stored table, with its date and settings.
 """
 
@@ -40,7 +40,7 @@ def measure(model: Any, ids: torch.Tensor, judged: torch.Tensor, method: str, se
     for number, block in enumerate(blocks.layers_of(model)):
         used = block
         if number < count and method != "full":
-            used = quantise(block, calibrated, method, setting, exact=(block, exact) if setting.asymmetric_correction and number else None).block
+            used = quantise(block, calibrated, method, setting, exact=exact).block
             say(f"{method}: block {number + 1} of {count}, {time.perf_counter() - began:.0f} s")
             calibrated = blocks.pass_on(used, calibrated, lambda: None)  # re-run with the rounded weights
             if setting.asymmetric_correction:
@@ -78,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         whole = {
             "model": decoder.description,
             "calibration": f"{CALIBRATION_TOKENS} tokens of the Constitution of the United States",
-            "evaluation": f"{judged.numel()} tokens of the King James Version",
+            "evaluation": f"{judged.numel()} tokens of the King James Version" + (", which was also calibrated on" if windows.overlap(ids, judged) else ""),
             "setting": setting.words(),
             "rows": rows,
         }
