@@ -134,7 +134,9 @@ def pass_on(block: Any, chunks: Sequence[Chunk], check: Check) -> list[Chunk]:
 
 
 @torch.inference_mode()
-def moments(block: Any, chunks: Sequence[Chunk], stages: Sequence[Sequence[str]], check: Check, exact: tuple[Any, Sequence[Chunk]] | None = None) -> list[Moments]:
+def moments(
+    block: Any, chunks: Sequence[Chunk], stages: Sequence[Sequence[str]], check: Check, exact: tuple[Any, Sequence[Chunk]] | None = None
+) -> list[Moments]:
     """H of each stage's input over all chunks. exact: the block and chunks of the full-precision model, for the drift; none where they are the same.
 
     Raises InputError when an activation is not finite.
@@ -165,7 +167,9 @@ def moments(block: Any, chunks: Sequence[Chunk], stages: Sequence[Sequence[str]]
                 found += [(off.T @ x).double(), (off.T @ off).double()]
             sums[index] = [a + b for a, b in zip(sums[index], found, strict=True)] if sums[index] else found
     scale = 2 / tokens
-    return [Moments(s[0] * scale, *((s[1] * scale, s[2] * scale) if reference is not None else (None, None)), tokens) for s in sums]
+    if reference is None:
+        return [Moments(second * scale, None, None, tokens) for (second,) in sums]
+    return [Moments(second * scale, drift * scale, gap * scale, tokens) for second, drift, gap in sums]
 
 
 @torch.inference_mode()

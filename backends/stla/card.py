@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from backends import contract
-from backends.contract import Card, Claim, Metric, Paper, Preset, Step, Weight
+from backends.contract import Card, Metric, Paper, Preset, Step, Weight
 
 _Group = Annotated[int, Field(ge=1, le=1536)]
 
@@ -111,11 +111,11 @@ locally.
 """
 
 _RECONSTRUCTED = (
-    "The paper's text was not at hand: the algorithm is read from the authors' public code. Stated there: the metric, the compensation, the learned rounding with "
-    "its schedules, the grid search, the orders, the asymmetric correction. Chosen here: clusters and groups of 96, because 576 columns are no multiple of 256; "
-    "step t counts from 0; the grids of RTN and AdaRound are searched with their own block of H; decoupled learns from GPTQ's weights on GPTQ's grid against the "
-    "original layer. The asymmetric correction is off at first, because the telescoping identity holds only without it; here it works stage after stage within a "
-    "block, and in the layer view the matrices before are rounded to nearest. Learning and grid search are computed in float32, all else in float64. The model "
+    "The paper's text was not at hand: the algorithm is read from the authors' public code. Stated there: the metric, the compensation, "
+    "the learned rounding with its schedules, the grid search, the orders, the asymmetric correction. Chosen here: clusters and groups of 96, because 576 columns are "
+    "no multiple of 256; step t counts from 0; the grids of RTN and AdaRound are searched with their own block of H; decoupled learns from GPTQ's weights "
+    "on GPTQ's grid against the original layer. The asymmetric correction is off at first, because the telescoping identity holds only without it; here it works "
+    "stage after stage within a block, and in the layer view the matrices before are rounded to nearest. Learning and grid search are computed in float32, all else in float64. The model "
     "has 135 million parameters, so the paper's figures cannot be repeated; after one block perplexity moves little: look at the layer's loss first."
 )
 

@@ -74,6 +74,7 @@ def search_grid(weights: torch.Tensor, bits: int, metric: torch.Tensor, check: C
             found, at = score.min(0)
             better = (found < least)[:, None]
             least = torch.minimum(found, least)
-            best = replace(best, scale=torch.where(better, scale[at, torch.arange(rows, device=at.device)], best.scale), zero=torch.where(better, zero, best.zero))
+            taken = scale[at, torch.arange(rows, device=at.device)]
+            best = replace(best, scale=torch.where(better, taken, best.scale), zero=torch.where(better, zero, best.zero))
     ones = torch.ones_like(best.scale)
     return replace(best, scale=torch.where(flat, ones, best.scale), zero=torch.where(flat, torch.zeros_like(ones), best.zero))

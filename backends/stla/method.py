@@ -292,11 +292,11 @@ class _Run:
             self.take(part)
             yield self.frame(progress, part["message"])
         self.take(whole[0])
-        self.metrics |= {name: None for name in ("loss_adaround", "loss_gptq")}
+        self.metrics |= dict.fromkeys(("loss_adaround", "loss_gptq"))
         self.metrics["loss_stla_local" if self.main == "stla" else "loss_stla"] = None
         before, after = self.metrics["perplexity_full"], self.metrics["perplexity_stla"]
-        text = f"layer {params.layer} rounded to {params.bits} bits: perplexity {before:.2f} before, {after:.2f} after; AdaRound, GPTQ in plain order and the other"
-        yield self.frame(1.0, text + " objective are measured in layer mode")
+        text = f"layer {params.layer} rounded to {params.bits} bits: perplexity {before:.2f} before, {after:.2f} after; "
+        yield self.frame(1.0, text + "AdaRound, GPTQ in plain order and the other objective are measured in layer mode")
 
     def take(self, part: dict[str, Any]) -> None:
         """What the block's thread has found so far."""

@@ -18,8 +18,8 @@ LAZY = 128  # columns of a block, at most: errors reach the columns after it in 
 
 
 def rtn(
-    W: Any,  # noqa: N803 - the paper's letters
-    H: Any,  # noqa: N803
+    W: Any,
+    H: Any,
     *,
     bits: int = 3,
     group: int | None = 96,
@@ -34,8 +34,8 @@ def rtn(
 
 
 def adaround(
-    W: Any,  # noqa: N803
-    H: Any,  # noqa: N803
+    W: Any,
+    H: Any,
     *,
     bits: int = 3,
     group: int | None = 96,
@@ -55,8 +55,8 @@ def adaround(
 
 
 def gptq(
-    W: Any,  # noqa: N803
-    H: Any,  # noqa: N803
+    W: Any,
+    H: Any,
     *,
     bits: int = 3,
     group: int | None = 96,
@@ -107,13 +107,12 @@ def gptq(
         weights[stop:].addmm_(upper[start:stop, stop:].T, errors, alpha=-1)
     back = torch.argsort(permutation)
     at, scale, zero, codes = (x.T[:, back] for x in (at, scale, zero, codes))
-    found = _quantised(original, second, codes, Grid(scale, zero, levels), at)
-    return replace(found, order=permutation)
+    return replace(_quantised(original, second, codes, Grid(scale, zero, levels), at), order=permutation)
 
 
 def decoupled(
-    W: Any,  # noqa: N803
-    H: Any,  # noqa: N803
+    W: Any,
+    H: Any,
     *,
     bits: int = 3,
     group: int | None = 96,

@@ -80,13 +80,12 @@ class Recorder:
             },
             "clusters": clusters(progress.clusters),
             "cumulative": {"predicted": np.array(self.predicted), "measured": np.array(self.measured)},
-            "learning": {name: np.array(values) for name, values in self.curve.items()} | {"soft": self.soft, "edges": SOFT_EDGES, "cluster": done_of(progress)},
+            "learning": {
+                **{name: np.array(values) for name, values in self.curve.items()},
+                **{"soft": self.soft, "edges": SOFT_EDGES},
+                "cluster": len(progress.clusters) - (1 if progress.step is None else 0),
+            },
         }
-
-
-def done_of(progress: Progress) -> int:
-    """Number of the cluster that the learning curves belong to."""
-    return len(progress.clusters) - (1 if progress.step is None else 0)
 
 
 def orders(weights: torch.Tensor, second: torch.Tensor, cluster: int, order: Any, damping: float) -> dict[str, Any]:
@@ -96,11 +95,7 @@ def orders(weights: torch.Tensor, second: torch.Tensor, cluster: int, order: Any
     shares = (found / size / size[:, None]).abs()
     after = column_order(found, cluster, order).to(shares.device)
     side = -(-len(shares) // MAP_SIDE)
-    pooled = [torch.nn.functional.max_pool2d(m[None, None], side, ceil_mode=True)[0, 0] for m in (shares - torch.diag(shares.diagonal()), _ordered(shares, after))]
+    shares.fill_diagonal_(0)
+    pooled = [torch.nn.functional.max_pool2d(m[None, None], side, ceil_mode=True)[0, 0] for m in (shares, shares[after][:, after])]
     before, placed = ((100 * m).round().to(torch.uint8).cpu().numpy() for m in pooled)
     return {"before": before, "after": placed, "side": side, "cluster": cluster, "columns": len(shares), "order": order}
-
-
-def _ordered(shares: torch.Tensor, order: torch.Tensor) -> torch.Tensor:
-    moved = shares[order][:, order]
-    return moved - torch.diag(moved.diagonal())

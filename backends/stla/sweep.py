@@ -82,8 +82,8 @@ UNWATCHED = Watch()
 
 
 def stla(
-    W: Any,  # noqa: N803 - the paper's letters
-    H: Any,  # noqa: N803
+    W: Any,
+    H: Any,
     *,
     bits: int = 3,
     cluster: int = 96,
