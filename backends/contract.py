@@ -150,6 +150,15 @@ def _color(value: Any) -> Any:
 Color = Annotated[str, BeforeValidator(_color), Field(json_schema_extra={"format": "color"})]
 
 
+def in_group(group: str, *, advanced: bool = True, **more: Any) -> dict[str, Any]:
+    """The ``json_schema_extra`` of a param that stands under this heading; an advanced one waits behind a fold.
+
+    >>> in_group("Block", advanced=False, unit="rounds")
+    {'group': 'Block', 'unit': 'rounds'}
+    """
+    return {"group": group, **({"advanced": True} if advanced else {}), **more}
+
+
 class Params(BaseModel):
     """What a method takes. Each field has a type, a default, bounds or a Literal, and a description.
 

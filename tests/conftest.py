@@ -48,8 +48,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.skip(reason="slow: make bench runs it"))
         if item.get_closest_marker("gpu") and not _has_cuda():
             item.add_marker(pytest.mark.skip(reason="no CUDA device here"))
+        if config.pluginmanager.has_plugin("xdist"):
+            item.add_marker(pytest.mark.xdist_group(_kept_together(item)))
     # Playwright keeps an event loop running in this thread, in which no other test could call asyncio.run: last of all.
     items.sort(key=lambda item: item.get_closest_marker("browser") is not None)
+
+
+def _kept_together(item: pytest.Item) -> str:
+    """What one process runs: all of the browser, one method's contract (they share its stored runs), else one file."""
+    if item.get_closest_marker("browser"):
+        return "browser"
+    method = item.callspec.params.get("method") if isinstance(item, pytest.Function) and hasattr(item, "callspec") else None
+    return f"contract {method.card.slug}" if hasattr(method, "card") else str(item.path.relative_to(ROOT))
 
 
 def _has_cuda() -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import csv
 import gzip
+import html
 import io
 import json
 import re
@@ -62,6 +63,22 @@ def test_a_page_opens_on_the_method_that_its_address_names(http: httpx.Client) -
     assert chosen("?_m=voronoi-pc") == "voronoi-pc"
     assert chosen("?_m=lcs") is None  # a method of another theme
     assert chosen("") is None
+
+
+def test_a_preview_of_a_link_names_the_method_and_not_gradio(http: httpx.Client) -> None:
+    def tags(address: str) -> dict[str, str]:
+        found = re.findall(r'<meta\s+(?:property|name)="((?:og|twitter):[^"]+)"\s+content="([^"]*)"', http.get(address, follow_redirects=True).text)
+        assert len(found) == len(dict(found)), "a tag stands twice"
+        return {name: html.unescape(content) for name, content in found}
+
+    lab, method = tags("/"), tags("/m/voronoi-pc?seed=3")
+    card = registry.get("voronoi-pc").card
+    assert lab["og:title"] == "Playable Papers"
+    assert method["og:title"] == f"{card.title} · Playable Papers"
+    assert method["og:description"] == card.aha
+    assert not any("gradio" in content.lower() for content in {**lab, **method}.values())
+    assert http.get(method["og:image"]).headers["content-type"] == "image/png"
+    assert tags("/uncertainty?_m=nobody")["og:title"] == "Playable Papers"
 
 
 @pytest.mark.parametrize("path", ["/m/conformal-kso", "/m/conformal-kso/stored", "/runs/00000000000000000000.json", "/runs/..%2f..%2fetc.json"])

@@ -259,4 +259,3 @@ def plane(data: Mapping[str, Any]) -> Figure | None:
     before, after = (float(np.sqrt((part**2).sum(axis=1).mean())) for part in (block[0], block[-1]))
     summary = f"In the last block drawn the learners' distance from their mean goes from {before:.3g} to {after:.3g} in this plane."
     return Figure("plane", "One block, in the plane", traces, plot, summary, height=380)
-

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, TypeGuard
+from typing import Any
 
 import numpy as np
 
+from app.dragging import is_number, moved_end
 from app.pages._attention_map import attention_map
 from app.pages._headwise_norm import block_experiment, pretraining, pretraining_layers
 from app.pages._residual_stream import dominance, effective_rank, norms, profile, sample_spread, spread
@@ -16,7 +17,6 @@ from app.pages._super_neurons import down_column, neurons, sweep
 from app.plotting import Changes, Figure, Trace, View, alpha, axis, band, bars, end_labels, floats, key_row, label, layout, line, rule
 from backends.contract import Frame
 
-LARGEST = 100_000  # no text and no model has as many positions or layers
 HEIGHT, TOP, BOTTOM = 540, 30, 48  # px of the main picture on a laptop
 CURVES, WORDS = (0.0, 0.57), (0.76, 1.0)  # how its two plots share the height
 DEPTH = 30  # layers of the bundled model: the axis stands still while they stream in
@@ -66,30 +66,18 @@ def on_event(view: str, event: Mapping[str, Any], params: Mapping[str, Any]) -> 
     if view == "tokens" and kind == "click":
         index = event.get("index")
         target = params.get("target")
-        return _set("target", index + page_start(target if isinstance(target, int) else 0)) if _usable(index) else None
+        return _set("target", index + page_start(target if isinstance(target, int) else 0)) if is_number(index) else None
     if view == "sink" and kind == "click":
         return _set("target" if event.get("trace") == "words" else "layer", event.get("x"))
     if view == "sink" and kind == "drag":
-        return _set("layer", _dragged_to(event, params.get("layer")))
+        return _set("layer", moved_end(event, params.get("layer")))
     if view == "map" and kind == "click":
         return _set("target", event.get("x"))
     return None
 
 
 def _set(field: str, value: Any) -> Changes | None:
-    return Changes({field: max(0, round(value))}, run=True) if _usable(value) else None
-
-
-def _usable(value: Any) -> TypeGuard[float]:
-    return isinstance(value, int | float) and not isinstance(value, bool) and -LARGEST < value < LARGEST
-
-
-def _dragged_to(event: Mapping[str, Any], layer: Any) -> Any:
-    """A line held in the middle moves both ends, held near an end that one alone: what counts is the end that moved."""
-    start, end = event.get("x0"), event.get("x1")
-    if not (_usable(layer) and _usable(start) and _usable(end)):
-        return start
-    return max(start, end, key=lambda x: abs(x - layer))
+    return Changes({field: max(0, round(value))}, run=True) if is_number(value) else None
 
 
 # ---------------------------------------------------------------------------------------------------- the main picture

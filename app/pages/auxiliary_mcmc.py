@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from app.dragging import is_number, moved_end
 from app.pages._auxiliary_mcmc_laws import gap_bound, marginal_laws, ratios_and_batches, trace_lines
 from app.pages._auxiliary_mcmc_race import effective_sizes, error_race, shown_name
 from app.plotting import Changes, Figure, Trace, View, alpha, axis, bars, floats, label, layout, line, plain_text, scatter, stacked_when_narrow
@@ -42,8 +43,8 @@ def on_event(view: str, event: Mapping[str, Any], params: Mapping[str, Any]) -> 
     kind = event.get("type")
     if view == "gap" and kind in ("click", "drag"):
         name = _axis_of(params)
-        position = event.get("x") if kind == "click" else _dragged_to(event, params.get(name))
-        if isinstance(position, bool) or not isinstance(position, int | float) or not 0 < position < math.inf:
+        position = event.get("x") if kind == "click" else moved_end(event, params.get(name))
+        if not is_number(position) or position <= 0:
             return None
         low, high = KAPPA if name == "kappa" else CHI
         return Changes({name: min(max(float(f"{position:.2g}"), low), high)}, run=True)
@@ -55,14 +56,6 @@ def on_event(view: str, event: Mapping[str, Any], params: Mapping[str, Any]) -> 
 def _axis_of(params: Mapping[str, Any]) -> str:
     tuna = str(params.get("sampler", "")).startswith("tuna") or (params.get("sampler") == "auto" and params.get("scene") == "logistic")
     return "chi" if tuna else "kappa"
-
-
-def _dragged_to(event: Mapping[str, Any], now: Any) -> Any:
-    """A line held in the middle moves both ends, held near an end that one alone: what counts is the end that moved."""
-    ends = [v for v in (event.get("x0"), event.get("x1")) if isinstance(v, int | float) and not isinstance(v, bool) and 0 < v < math.inf]
-    if len(ends) < 2 or not isinstance(now, int | float):
-        return ends[0] if ends else None
-    return max(ends, key=lambda v: abs(math.log(v / now)))
 
 
 # ------------------------------------------------------------------------------------------- rows and chains, side by side

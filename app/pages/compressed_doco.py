@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, TypeGuard
+from typing import Any
 
+from app.dragging import is_number, moved_end
 from app.pages import _compressed_doco_curves as curves
 from app.pages._compressed_doco_learners import learners, plane
 from app.plotting import Changes, View
@@ -40,27 +41,19 @@ def on_event(view: str, event: Mapping[str, Any], params: Mapping[str, Any]) -> 
         return None
     kind, position = event.get("type"), None
     if kind == "drag" and event.get("shape") == "block":
-        position = _dragged_to(event, params)
+        position = moved_end(event, _length(params))
     elif kind == "click" and event.get("trace") == "U-curve":
         position = event.get("x")
-    if not _usable(position):
+    if not is_number(position, limit=9):
         return None
     gossip, compensation = block_of(10**position)
     return Changes({"gossip_rounds": gossip, "compensation_rounds": compensation}, run=True)
 
 
-def _usable(value: Any) -> TypeGuard[float]:
-    return isinstance(value, int | float) and not isinstance(value, bool) and -9 < value < 9
-
-
-def _dragged_to(event: Mapping[str, Any], params: Mapping[str, Any]) -> Any:
-    """A line held in the middle moves both ends, held near an end that one alone: what counts is the end that moved."""
-    start, end = event.get("x0"), event.get("x1")
-    gossip, compensation = (params.get(name, Params.model_fields[name].default) for name in ("gossip_rounds", "compensation_rounds"))
-    if not (_usable(start) and _usable(end) and isinstance(gossip, int) and isinstance(compensation, int) and gossip + compensation > 0):
-        return start
-    was = math.log10(gossip + compensation)
-    return max(start, end, key=lambda x: abs(x - was))
+def _length(params: Mapping[str, Any]) -> float | None:
+    """Where the block line stands: log10 of the rounds of a block."""
+    rounds = [params.get(name, Params.model_fields[name].default) for name in ("gossip_rounds", "compensation_rounds")]
+    return math.log10(sum(rounds)) if all(isinstance(value, int) for value in rounds) and sum(rounds) > 0 else None
 
 
 def block_of(length: float) -> tuple[int, int]:

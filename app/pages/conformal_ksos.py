@@ -6,11 +6,12 @@ import csv
 import io
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeGuard
+from typing import Any
 
 import numpy as np
 import orjson
 
+from app.dragging import is_number, moved_end
 from app.pages._kernel_sos import convergence, spectrum
 from app.pages._split_conformal import CENSORED, coverage_law, local_coverage, score_sides
 from app.plotting import (
@@ -67,8 +68,8 @@ def on_event(view: str, event: Mapping[str, Any], params: Mapping[str, Any]) -> 
     """A click or a drag on the path sets the symmetry, a chip the columns, an uploaded file the data."""
     kind = event.get("type")
     if view == "path" and kind in ("click", "drag"):
-        position = event.get("x") if kind == "click" else _dragged_to(event, params.get("symmetry"))
-        return Changes({"symmetry": symmetry_at(position)}, run=True) if _finite(position) else None
+        position = event.get("x") if kind == "click" else moved_end(event, _old_position(params.get("symmetry")))
+        return Changes({"symmetry": symmetry_at(position)}, run=True) if is_number(position) else None
     if view == "columns" and kind == "click":
         return _chosen_columns(event, params)
     if view == "controls" and kind == "upload" and event.get("field") == "csv":
@@ -76,16 +77,8 @@ def on_event(view: str, event: Mapping[str, Any], params: Mapping[str, Any]) -> 
     return None
 
 
-def _finite(value: Any) -> TypeGuard[float]:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _dragged_to(event: Mapping[str, Any], symmetry: Any) -> Any:
-    """A line held in the middle moves both ends, held near an end that one alone: what counts is the end that moved."""
-    start, end = event.get("x0"), event.get("x1")
-    if not (_finite(start) and _finite(end) and (_finite(symmetry) or symmetry in ("separate", "symmetric"))):
-        return start
-    return max(start, end, key=lambda x: abs(x - position_of(symmetry)))
+def _old_position(symmetry: Any) -> float | None:
+    return position_of(symmetry) if symmetry in ("separate", "symmetric") or is_number(symmetry, limit=math.inf) else None
 
 
 def position_of(symmetry: float | str) -> float:

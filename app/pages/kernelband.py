@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeGuard
+from typing import Any
 
+from app.dragging import moved_end
 from app.pages import _kernelband_compare as compare
 from app.pages import _kernelband_frontier as frontier
 from app.pages import _kernelband_texts as texts
@@ -13,7 +14,6 @@ from app.plotting import Changes, View
 from backends.contract import Frame
 
 LOWEST, HIGHEST = 1.0, 100.0  # % of peak: the reach of a threshold
-FAR = 1e6  # a forged event may hold any number
 
 
 def views(frame: Frame, params: Any) -> list[View]:
@@ -66,14 +66,5 @@ def on_event(view: str, event: Mapping[str, Any], params: Mapping[str, Any]) -> 
     field = event.get("shape")
     if view != "headroom" or event.get("type") != "drag" or field not in frontier.THETA_FIELDS:
         return None
-    start, end = event.get("y0"), event.get("y1")
-    if not (_usable(start) and _usable(end)):
-        return None
-    was = params.get(field)
-    # A line held in the middle moves both ends, held near an end that one alone: what counts is the end that moved.
-    moved = max(start, end, key=lambda y: abs(y - was)) if _usable(was) else start
-    return Changes({field: float(min(max(round(moved), LOWEST), HIGHEST))}, run=True)
-
-
-def _usable(value: Any) -> TypeGuard[float]:
-    return isinstance(value, int | float) and not isinstance(value, bool) and -FAR < value < FAR
+    moved = moved_end(event, params.get(field), along="y")
+    return None if moved is None else Changes({field: float(min(max(round(moved), LOWEST), HIGHEST))}, run=True)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, TypeGuard
+from typing import Any
 
+from app.dragging import is_number, moved_end
 from app.pages._lcs_cone import cone
 from app.pages._lcs_curves import film, prediction, schedule
 from app.pages._lcs_pair import masks, measured, pair, peers
@@ -40,7 +41,7 @@ def on_event(view: str, event: Mapping[str, Any], params: Mapping[str, Any]) -> 
     if view == "prediction" and kind == "click":
         return _steer_at(event.get("x"), params)
     if view == "prediction" and kind == "drag":
-        return _steer_at(_dragged_to(event, params.get("steer_step")), params)
+        return _steer_at(moved_end(event, params.get("steer_step")), params)
     if view == "film" and kind == "click":
         return _steer_at(event.get("customdata"), params)
     if view == "cone" and kind == "click":
@@ -53,15 +54,11 @@ def on_event(view: str, event: Mapping[str, Any], params: Mapping[str, Any]) -> 
     return None
 
 
-def _usable(value: Any) -> TypeGuard[float]:
-    return isinstance(value, int | float) and not isinstance(value, bool) and -LARGEST < value < LARGEST
-
-
 def _steer_at(step: Any, params: Mapping[str, Any]) -> Changes | None:
-    if not _usable(step):
+    if not is_number(step):
         return None
     steps = params.get("steps")
-    last = int(steps) if _usable(steps) else LARGEST
+    last = int(steps) if is_number(steps) else LARGEST
     # Before the first step no attention could find an object.
     first = 1 if params.get("objects") else 0
     return _steering({"steer_step": min(max(first, round(step)), last)}, params)
@@ -70,11 +67,3 @@ def _steer_at(step: Any, params: Mapping[str, Any]) -> Changes | None:
 def _steering(changes: Mapping[str, Any], params: Mapping[str, Any]) -> Changes:
     """Who chooses a step or a colour wants to see it steered."""
     return Changes({**changes, **({"kind": "blend"} if params.get("kind") == "off" else {})}, run=True)
-
-
-def _dragged_to(event: Mapping[str, Any], step: Any) -> Any:
-    """A line held in the middle moves both ends, held near an end that one alone: what counts is the end that moved."""
-    start, end = event.get("x0"), event.get("x1")
-    if not (_usable(start) and _usable(end) and _usable(step)):
-        return start
-    return max(start, end, key=lambda x: abs(x - step))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeGuard
+from typing import Any
 
 import numpy as np
 
+from app.dragging import is_number
 from app.pages._mirror_mfld_clouds import HEIGHT, IN_MIRROR, cloud, decision, ring_radius
 from app.pages._mirror_mfld_curves import energies, gap, marginals, means, sizes, step_sizes, walls
 from app.plotting import Changes, View
@@ -35,7 +36,7 @@ def on_event(view: str, event: Mapping[str, Any], params: Mapping[str, Any]) -> 
     if before is None:
         return None
     place = _dragged_to(event, before, ring_radius(str(params.get("domain", "simplex")))) if kind == "drag" else (event.get("x"), event.get("y"))
-    if not all(_finite(v) for v in place):
+    if not all(is_number(v, limit=10) for v in place):
         return None
     return Changes({"q": _target_at(float(place[0]), float(place[1]), params)}, run=True)  # type: ignore[arg-type]
 
@@ -46,14 +47,10 @@ def _has_handle(params: Mapping[str, Any]) -> bool:
     return params.get("csv") is None and params.get("functional") != "xor-network" and not matrix
 
 
-def _finite(value: Any) -> TypeGuard[float]:
-    return isinstance(value, int | float) and not isinstance(value, bool) and -10.0 < value < 10.0 and math.isfinite(value)
-
-
 def _place(params: Mapping[str, Any]) -> tuple[float, float] | None:
     """Where q stands in the picture; None where the values are no target."""
     q = params.get("q", [0.7, 0.2, 0.1])
-    if not isinstance(q, Sequence) or len(q) != 3 or not all(_finite(v) for v in q):
+    if not isinstance(q, Sequence) or len(q) != 3 or not all(is_number(v, limit=10) for v in q):
         return None
     if params.get("domain", "simplex") != "simplex":
         return float(q[0]), float(q[1])
@@ -65,7 +62,7 @@ def _dragged_to(event: Mapping[str, Any], before: tuple[float, float], radius: f
     place = []
     for axis, was in zip("xy", before, strict=True):
         start, end = event.get(f"{axis}0"), event.get(f"{axis}1")
-        if not (_finite(start) and _finite(end)):
+        if not (is_number(start) and is_number(end)):
             return None, None
         moves = (start + radius - was, end - radius - was)
         place.append(was + max(moves, key=abs))

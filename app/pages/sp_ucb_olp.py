@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from typing import Any, TypeGuard
+from typing import Any
 
+from app.dragging import is_number, moved_end
 from app.pages._sp_ucb_olp_admission import HANDLE, objective, requests, spending
 from app.pages._sp_ucb_olp_learning import left, mixture, prices, radius
 from app.pages._sp_ucb_olp_reward import ratios, reward
@@ -45,19 +45,15 @@ def on_event(view: str, event: Mapping[str, Any], params: Mapping[str, Any]) -> 
 
 
 def _dragged(event: Mapping[str, Any], params: Mapping[str, Any]) -> Changes | None:
-    shape, start, end, budgets = event.get("shape"), event.get("y0"), event.get("y1"), params.get("budgets")
-    if not (isinstance(shape, str) and shape.startswith(HANDLE) and isinstance(budgets, list | tuple) and _finite(start) and _finite(end)):
+    shape, budgets = event.get("shape"), params.get("budgets")
+    if not (isinstance(shape, str) and shape.startswith(HANDLE) and isinstance(budgets, list | tuple)):
         return None
     number = shape.removeprefix(HANDLE)
-    if number not in map(str, range(len(budgets))) or not _finite(budgets[int(number)]):
+    if number not in map(str, range(len(budgets))) or not is_number(budgets[int(number)]):
         return None
-    # A line held in the middle moves both ends, held near an end that one alone: what counts is the end that moved.
-    was = budgets[int(number)]
-    moved = max(start, end, key=lambda y: abs(y - was))
+    moved = moved_end(event, budgets[int(number)], along="y")
+    if moved is None:
+        return None
     changed = [*budgets]
     changed[int(number)] = min(max(round(float(moved), 3), LEAST), MOST)
     return Changes({"budgets": changed}, run=True)
-
-
-def _finite(value: Any) -> TypeGuard[float]:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from typing import Any, TypeGuard
+from typing import Any
 
+from app.dragging import is_number, moved_end, named_place
 from app.pages._tai_benchmark import benchmark
 from app.pages._tai_chat import answered, chat
 from app.pages._tai_cloud import HANDLE, barcode, cloud, diagram, distances
@@ -40,27 +40,11 @@ def on_event(view: str, event: Mapping[str, Any], params: Mapping[str, Any]) -> 
     if view == "chat" and kind == "answer":
         return answered(event.get("id"), params.get("answers"))
     if view == "barcode" and kind == "drag":
-        return _cut_at(_dragged_to(event))
+        return _cut_at(moved_end(event, named_place(event, HANDLE)))
     if view == "barcode" and kind == "click":
         return _cut_at(event.get("customdata"))
     return None
 
 
 def _cut_at(place: Any) -> Changes | None:
-    return Changes({"threshold": round(min(max(float(place), 0.0), 1.0), 4), "answers": []}, run=True) if _finite(place) else None
-
-
-def _finite(value: Any) -> TypeGuard[float]:
-    return isinstance(value, int | float) and not isinstance(value, bool) and -10.0 < value < 10.0 and math.isfinite(value)
-
-
-def _dragged_to(event: Mapping[str, Any]) -> Any:
-    """A line held in the middle moves both ends, held near an end that one alone: what counts is the end that moved from where it was."""
-    start, end, name = event.get("x0"), event.get("x1"), event.get("shape")
-    if not (_finite(start) and _finite(end) and isinstance(name, str) and name.startswith(f"{HANDLE} ")):
-        return start
-    try:
-        before = float(name.removeprefix(f"{HANDLE} "))
-    except ValueError:
-        return start
-    return max(start, end, key=lambda x: abs(x - before))
+    return Changes({"threshold": round(min(max(float(place), 0.0), 1.0), 4), "answers": []}, run=True) if is_number(place, limit=10) else None

@@ -6,10 +6,11 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, TypeGuard
+from typing import Any
 
 import orjson
 
+from app.dragging import is_number, moved_end, named_place
 from app.pages._voronoi_pc_curves import HIGH_END, KNOWN, LOW_END, bounds, conditional, curse, likelihood, marginal
 from app.pages._voronoi_pc_peers import hold, peers, samples, table, training
 from app.pages._voronoi_pc_plane import HANDLE, plane
@@ -63,10 +64,6 @@ def on_event(view: str, event: Mapping[str, Any], params: Mapping[str, Any]) -> 
     return None
 
 
-def _finite(value: Any) -> TypeGuard[float]:
-    return isinstance(value, int | float) and not isinstance(value, bool) and -1e6 < value < 1e6 and math.isfinite(value)
-
-
 def _place(value: float) -> float:
     return round(min(max(float(value), -FARTHEST), FARTHEST), 3)
 
@@ -75,7 +72,7 @@ def _moved_centroid(event: Mapping[str, Any]) -> Changes | None:
     """The handle's name holds all coordinates; the end that lies farther from where it was is where the hand let go."""
     name, ends = event.get("shape"), [event.get(key) for key in ("x0", "y0", "x1", "y1")]
     found = re.fullmatch(rf"{HANDLE} (\d{{1,3}}) ([-\d.,;]+)", name) if isinstance(name, str) else None
-    if found is None or not all(_finite(v) for v in ends):
+    if found is None or not all(is_number(v) for v in ends):
         return None
     try:
         places = [[float(v) for v in pair.split(",")] for pair in found[2].split(";")]
@@ -84,43 +81,33 @@ def _moved_centroid(event: Mapping[str, Any]) -> Changes | None:
     at = int(found[1])
     if at >= len(places) or len(places) > MAX_CELLS or any(len(pair) != 2 for pair in places):
         return None
-    x0, y0, x1, y1 = (float(v) for v in ends if _finite(v))
+    x0, y0, x1, y1 = (float(v) for v in ends if is_number(v))
     places[at] = list(max((x0, y0), (x1, y1), key=lambda end: math.dist(end, places[at])))
     return Changes({"centroids": [_place(v) for pair in places for v in pair]}, run=True)
 
 
-def _dragged_to(event: Mapping[str, Any], name: str) -> tuple[float, list[str]] | None:
-    """Where a line of this name went, and the words of its name; held near an end only that end moves."""
-    shape, start, end = event.get("shape"), event.get("x0"), event.get("x1")
-    if not (isinstance(shape, str) and shape.startswith(f"{name} ") and _finite(start) and _finite(end)):
-        return None
-    words = shape.split(" ")
-    try:
-        before = float(words[-1])
-    except ValueError:
-        return None
-    return float(max(start, end, key=lambda x: abs(x - before))), words
-
-
 def _moved_evidence(event: Mapping[str, Any], text: str) -> Changes | None:
-    found = _dragged_to(event, KNOWN)
-    if found is None or not _GIVEN.search(text):
+    before = named_place(event, KNOWN)
+    place = None if before is None else moved_end(event, before)
+    if place is None or not _GIVEN.search(text):
         return None
-    return Changes({"evidence": _GIVEN.sub(f"x1 = {_place(found[0]):g}", text, count=1)}, run=True)
+    return Changes({"evidence": _GIVEN.sub(f"x1 = {_place(place):g}", text, count=1)}, run=True)
 
 
 def _moved_event(event: Mapping[str, Any], text: str) -> Changes | None:
     for side, name in enumerate((LOW_END, HIGH_END)):
-        found = _dragged_to(event, name)
-        if found is None or len(found[1]) != 3 or not found[1][1].isdecimal() or len(found[1][1]) > 3:
+        before = named_place(event, name)
+        place = None if before is None else moved_end(event, before)
+        words = str(event.get("shape")).split(" ")
+        if place is None or len(words) != 3 or not words[1].isdecimal() or len(words[1]) > 3:
             continue
         try:
             spans = dict(parse(text, MANY).between)
         except ValueError:
             return None
-        variable = int(found[1][1])
+        variable = int(words[1])
         ends = list(spans.get(variable, EVERYTHING))
-        ends[side] = _place(found[0])
+        ends[side] = _place(place)
         if not ends[0] < ends[1]:
             return None
         return Changes({"event": text_of({**spans, variable: (ends[0], ends[1])})}, run=True)
@@ -133,14 +120,14 @@ def _held(chip: Any) -> Changes | None:
     except (orjson.JSONDecodeError, TypeError):
         return None
     places = given.get("hold") if isinstance(given, dict) else None
-    if not isinstance(places, list) or len(places) > 2 * MAX_CELLS or len(places) % 2 or not all(_finite(v) for v in places):
+    if not isinstance(places, list) or len(places) > 2 * MAX_CELLS or len(places) % 2 or not all(is_number(v) for v in places):
         return None
     return Changes({"centroids": [_place(v) for v in places]}, run=True)
 
 
 def _typed(event: Mapping[str, Any], now: Any) -> Changes | None:
     row, column, value = event.get("row"), event.get("column"), event.get("value")
-    if not (isinstance(now, list | tuple) and isinstance(row, int) and isinstance(column, int) and _finite(value)):
+    if not (isinstance(now, list | tuple) and isinstance(row, int) and isinstance(column, int) and is_number(value)):
         return None
     at = 2 * row + column - 1
     if column not in (1, 2) or isinstance(row, bool) or not 0 <= at < len(now):

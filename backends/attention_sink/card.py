@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator
 
 from backends import contract
-from backends.contract import Card, Claim, Metric, Paper, Preset, Step, Weight
+from backends.contract import Card, Claim, Metric, Paper, Preset, Step, Weight, in_group
 
 TOKENS_LIMIT = 2000
 CONTROLS_LIMIT = 256  # tokens up to which the controls run by themselves
@@ -24,10 +24,6 @@ _Position = Annotated[int, Field(ge=0, le=TOKENS_LIMIT - 1)]
 ALSO = 3  # further positions that can be isolated
 
 
-def _extra(group: str, *, advanced: bool = True, **more: Any) -> dict[str, Any]:
-    return {"group": group, **({"advanced": True} if advanced else {}), **more}
-
-
 class Params(contract.Params):
     """Params of one look into a model."""
 
@@ -35,7 +31,7 @@ class Params(contract.Params):
         DEFAULT_TEXT,
         max_length=40_000,
         description="What the model reads; the first 2,000 tokens are used",
-        json_schema_extra=_extra("Text", advanced=False, lines=4),
+        json_schema_extra=in_group("Text", advanced=False, lines=4),
     )
     intervention: Literal["none", "isolate", "amplify", "scale", "ablate"] = Field(
         "isolate",
@@ -43,7 +39,7 @@ class Params(contract.Params):
             "Isolate: the word sees only itself. Amplify: its value differs more from the mean. Scale: its value is only longer. "
             "Ablate: the two super neurons are silent"
         ),
-        json_schema_extra=_extra("Intervention", advanced=False),
+        json_schema_extra=in_group("Intervention", advanced=False),
     )
     target: int = Field(
         9,
@@ -51,7 +47,7 @@ class Params(contract.Params):
         ge=0,
         le=TOKENS_LIMIT - 1,
         description="Position of the token that is changed and watched; click it in the text",
-        json_schema_extra=_extra("Intervention", advanced=False, control="number", unit="position"),
+        json_schema_extra=in_group("Intervention", advanced=False, control="number", unit="position"),
     )
     strength: float = Field(
         20.0,
@@ -59,7 +55,7 @@ class Params(contract.Params):
         ge=0,
         le=40,
         description="Factor of amplify, scale and the scaling control",
-        json_schema_extra=_extra("Intervention", slider=[1, 40]),
+        json_schema_extra=in_group("Intervention", slider=[1, 40]),
     )
     layer: int = Field(
         20,
@@ -67,51 +63,56 @@ class Params(contract.Params):
         ge=0,
         le=127,
         description="Layer at which the map and all figures are read, from 0; beyond the model's last one, the last one",
-        json_schema_extra=_extra("Reading", live=True, slider=[0, 29]),
+        json_schema_extra=in_group("Reading", live=True, slider=[0, 29]),
     )
     head: _Head | Literal["mean"] = Field(
         "mean",
         title="Attention head",
         description="Head shown in the map, or their mean; beyond the last one, the last one",
-        json_schema_extra=_extra("Reading", live=True, slider=[0, 8]),
+        json_schema_extra=in_group("Reading", live=True, slider=[0, 8]),
     )
     onset_threshold: float = Field(
-        0.3, ge=0.1, le=0.9, description="The sink begins at the first layer above this share", json_schema_extra=_extra("Reading", live=True, unit="share")
+        0.3, ge=0.1, le=0.9, description="The sink begins at the first layer above this share", json_schema_extra=in_group("Reading", live=True, unit="share")
     )
     amplify_layers: int = Field(
-        2, title="Layers amplified", ge=1, le=8, description="How many of the first layers amplify or scale the word", json_schema_extra=_extra("Intervention")
+        2,
+        title="Layers amplified",
+        ge=1,
+        le=8,
+        description="How many of the first layers amplify or scale the word",
+        json_schema_extra=in_group("Intervention"),
     )
     also_isolate: list[_Position] = Field(
         [0] * ALSO,
         min_length=ALSO,
         max_length=ALSO,
         description="More positions that are isolated too; 0 means none",
-        json_schema_extra=_extra("Intervention", labels=["One more", "Two more", "Three more"]),
+        json_schema_extra=in_group("Intervention", labels=["One more", "Two more", "Three more"]),
     )
     sweep_texts: Literal["english", "random-ids"] = Field(
         "english",
         title="Texts of the sweep",
         description="Eight English passages, or eight sequences of token ids without meaning",
-        json_schema_extra=_extra("Intervention"),
+        json_schema_extra=in_group("Intervention"),
     )
     controls: Literal["auto", "on", "off"] = Field(
         "auto",
         description="Scaling and random neurons run beside the change; auto does so up to 256 tokens",
-        json_schema_extra=_extra("Intervention"),
+        json_schema_extra=in_group("Intervention"),
     )
     gamma: Literal["per-head", "shared"] = Field(
         "per-head",
         title="Gamma of the head-wise norm",
         description="One gain vector for each head, or one that the heads share, in the random block",
-        json_schema_extra=_extra("Head-wise norm"),
+        json_schema_extra=in_group("Head-wise norm"),
     )
-    token_ids: list[_Id] = Field([], max_length=20_000, description="Token ids instead of a text", json_schema_extra=_extra("Text"))
+    token_ids: list[_Id] = Field([], max_length=20_000, description="Token ids instead of a text", json_schema_extra=in_group("Text"))
     model: str = Field(
         BUNDLED,
         min_length=1,
         max_length=200,
         description="The bundled model, or a hub name where the host has access",
-        json_schema_extra=_extra("Text"),
+        json_schema_extra=in_group("Text"),
     )
 
     @field_validator("also_isolate", mode="before")

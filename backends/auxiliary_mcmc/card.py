@@ -2,52 +2,48 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from backends import contract
-from backends.contract import Card, Metric, Paper, Preset, Step, Upload, Weight
+from backends.contract import Card, Metric, Paper, Preset, Step, Upload, Weight, in_group
 
 _Step = Annotated[float, Field(ge=1e-3, le=10)]
 _Kappa = Annotated[float, Field(ge=1e-4, le=1)]
 _Tempering = Annotated[float, Field(ge=1e-6, le=1)]
 
 
-def _extra(group: str, *, advanced: bool = True, **more: Any) -> dict[str, Any]:
-    return {"group": group, **({"advanced": True} if advanced else {}), **more}
-
-
 class Params(contract.Params):
     """Params of one race."""
 
     scene: Literal["robust-regression", "gaussian-2d", "gaussian-20d", "logistic", "ising", "csv"] = Field(
-        "robust-regression", description="The posterior to sample; csv takes your own table", json_schema_extra=_extra("Data", advanced=False)
+        "robust-regression", description="The posterior to sample; csv takes your own table", json_schema_extra=in_group("Data", advanced=False)
     )
     sampler: Literal["auto", "poisson-mh", "poisson-barker", "poisson-mala", "tuna-mh", "tuna-sgld", "exchange"] = Field(
         "auto",
         description="The sampler in the light; its peers race beside it. auto: Poisson-MALA, on logistic Tuna-SGLD, on ising exchange",
-        json_schema_extra=_extra("Sampler", advanced=False),
+        json_schema_extra=in_group("Sampler", advanced=False),
     )
     kappa: _Kappa | Literal["auto"] = Field(
         "auto",
         title="κ",
         description="Poisson minibatch: λ = κ L². Larger reads more rows a step and accepts more",
-        json_schema_extra=_extra("Sampler", advanced=False, scale="log"),
+        json_schema_extra=in_group("Sampler", advanced=False, scale="log"),
     )
     csv: Upload | None = Field(
         None,
         title="Your table (CSV)",
         description="Features and, last, the target: two values make it logistic, more a robust regression; 5,000 rows or more show the gain",
-        json_schema_extra=_extra("Data", advanced=False),
+        json_schema_extra=in_group("Data", advanced=False),
     )
     step: _Step | Literal["auto"] = Field(
         "auto",
         description="Step of the sampler in the light and of SGLD; auto finds it in a pilot that is thrown away",
-        json_schema_extra=_extra("Sampler", scale="log"),
+        json_schema_extra=in_group("Sampler", scale="log"),
     )
     target_acceptance: float = Field(
-        0.55, ge=0.1, le=0.9, description="Share of proposals that every automatic step aims at", json_schema_extra=_extra("Sampler", unit="share")
+        0.55, ge=0.1, le=0.9, description="Share of proposals that every automatic step aims at", json_schema_extra=in_group("Sampler", unit="share")
     )
     chi: float = Field(
         0.05,
@@ -55,35 +51,40 @@ class Params(contract.Params):
         ge=1e-5,
         le=0.1,
         description="Tuna minibatch: λ = χ L² with L the Lipschitz bound times the distance moved",
-        json_schema_extra=_extra("Sampler", scale="log"),
+        json_schema_extra=in_group("Sampler", scale="log"),
     )
     batch: int = Field(
-        100, title="K", ge=5, le=1000, description="Rows of the gradient of SGLD and Tuna-SGLD", json_schema_extra=_extra("Sampler", unit="rows")
+        100, title="K", ge=5, le=1000, description="Rows of the gradient of SGLD and Tuna-SGLD", json_schema_extra=in_group("Sampler", unit="rows")
     )
     clip: bool = Field(
         False,
         title="Clip the gradient",
         description="Scale the gradient of SGLD and Tuna-SGLD to norm 2, as the authors do",
-        json_schema_extra=_extra("Sampler"),
+        json_schema_extra=in_group("Sampler"),
     )
     tempering: _Tempering | Literal["auto"] = Field(
         "auto",
         title="Tempering β",
         description="Power of each row's likelihood; auto keeps the weight of all rows together at the scene's own, 1 is no tempering",
-        json_schema_extra=_extra("Data", scale="log"),
+        json_schema_extra=in_group("Data", scale="log"),
     )
     n: int = Field(
-        100_000, title="Generated rows", ge=1000, le=1_000_000, description="Rows of generated data", json_schema_extra=_extra("Data", scale="log", unit="rows")
+        100_000,
+        title="Generated rows",
+        ge=1000,
+        le=1_000_000,
+        description="Rows of generated data",
+        json_schema_extra=in_group("Data", scale="log", unit="rows"),
     )
     budget: float = Field(
         10_000,
         ge=1,
         le=100_000_000,
         description="For each sampler, all its chains together: steps, rows touched or seconds; full-data peers stop earlier when they must",
-        json_schema_extra=_extra("Budget", control="number"),
+        json_schema_extra=in_group("Budget", control="number"),
     )
     budget_by: Literal["steps", "touches", "seconds"] = Field(
-        "steps", description="What the budget counts; with seconds a run does not repeat exactly", json_schema_extra=_extra("Budget")
+        "steps", description="What the budget counts; with seconds a run does not repeat exactly", json_schema_extra=in_group("Budget")
     )
 
 

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from backends import contract
-from backends.contract import Card, Claim, Metric, Paper, Preset, Step, Weight
+from backends.contract import Card, Claim, Metric, Paper, Preset, Step, Weight, in_group
 
 BLOCKS = ((3, 1), (5, 2), (10, 3), (20, 5), (40, 10))  # L1 and L2 of the U-curve
 _GossipStep = Annotated[float, Field(ge=1e-3, le=1)]
-
-
-def _extra(group: str, *, advanced: bool = True, **more: Any) -> dict[str, Any]:
-    return {"group": group, **({"advanced": True} if advanced else {}), **more}
 
 
 class Params(contract.Params):
@@ -26,7 +22,7 @@ class Params(contract.Params):
         ge=0.03,
         le=1,
         description="How much of a vector one message keeps",
-        json_schema_extra=_extra("Messages", advanced=False, scale="log", unit="share"),
+        json_schema_extra=in_group("Messages", advanced=False, scale="log", unit="share"),
     )
     gossip_rounds: int = Field(
         20,
@@ -34,25 +30,25 @@ class Params(contract.Params):
         ge=1,
         le=80,
         description="Rounds of a block in which differences are whispered while all decisions stand still",
-        json_schema_extra=_extra("Block", advanced=False, live=True, unit="rounds"),
+        json_schema_extra=in_group("Block", advanced=False, live=True, unit="rounds"),
     )
     gossip_step: _GossipStep | Literal["theory"] = Field(
         0.3,
         title="Gossip step γ",
         description="How far a learner moves to what it last heard of its neighbours; theory is the step of the theorem",
-        json_schema_extra=_extra("Messages", advanced=False, scale="log", slider=[0.01, 1]),
+        json_schema_extra=in_group("Messages", advanced=False, scale="log", slider=[0.01, 1]),
     )
     label_skew: float = Field(
-        1.0, ge=0, le=1, description="0: all learners see the same data; 1: each sees its own labels only", json_schema_extra=_extra("Data", unit="share")
+        1.0, ge=0, le=1, description="0: all learners see the same data; 1: each sees its own labels only", json_schema_extra=in_group("Data", unit="share")
     )
     graph: Literal["ring", "path", "grid", "complete", "gnm"] = Field(
-        "gnm", description="Who hears whom; gnm has twice as many random edges as learners", json_schema_extra=_extra("Learners")
+        "gnm", description="Who hears whom; gnm has twice as many random edges as learners", json_schema_extra=in_group("Learners")
     )
-    learners: int = Field(9, ge=2, le=50, description="Learners on the graph", json_schema_extra=_extra("Learners", unit="count"))
+    learners: int = Field(9, ge=2, le=50, description="Learners on the graph", json_schema_extra=in_group("Learners", unit="count"))
     compressor: Literal["top-k", "rand-k", "random-gossip", "quantiser"] = Field(
         "top-k",
         description="Largest entries, random entries, all or nothing at random, or random rounding",
-        json_schema_extra=_extra("Messages"),
+        json_schema_extra=in_group("Messages"),
     )
     compensation_rounds: int = Field(
         5,
@@ -60,14 +56,14 @@ class Params(contract.Params):
         ge=0,
         le=20,
         description="Rounds of a block that send the projection error",
-        json_schema_extra=_extra("Block", live=True, unit="rounds"),
+        json_schema_extra=in_group("Block", live=True, unit="rounds"),
     )
-    compensation: bool = Field(True, description="Off: those rounds go on gossiping", json_schema_extra=_extra("Block"))
+    compensation: bool = Field(True, description="Off: those rounds go on gossiping", json_schema_extra=in_group("Block"))
     restart: Literal["decision", "sent"] = Field(
         "decision",
         title="Gradient step from",
         description="The new decision, or the surrogate plus what was sent of its projection error (a second reading of the paper)",
-        json_schema_extra=_extra("Block"),
+        json_schema_extra=in_group("Block"),
     )
     step_scale: float = Field(
         1.0,
@@ -75,14 +71,14 @@ class Params(contract.Params):
         ge=0.05,
         le=5,
         description="The step is e / √L; on strongly convex losses e / (μ L b) in block b",
-        json_schema_extra=_extra("Block", scale="log", unit="relative"),
+        json_schema_extra=in_group("Block", scale="log", unit="relative"),
     )
     data: Literal["digits", "breast-cancer", "quadratic"] = Field(
-        "digits", description="Logistic regression on real data, or strongly convex quadratics", json_schema_extra=_extra("Data")
+        "digits", description="Logistic regression on real data, or strongly convex quadratics", json_schema_extra=in_group("Data")
     )
-    horizon: int = Field(2000, title="Horizon T", ge=60, le=10_000, description="Rounds played", json_schema_extra=_extra("Data", scale="log", unit="rounds"))
+    horizon: int = Field(2000, title="Horizon T", ge=60, le=10_000, description="Rounds played", json_schema_extra=in_group("Data", scale="log", unit="rounds"))
     feedback: Literal["gradient", "two-point", "one-point"] = Field(
-        "gradient", description="What a learner is told: the gradient, or only the loss at two points or one", json_schema_extra=_extra("Learners")
+        "gradient", description="What a learner is told: the gradient, or only the loss at two points or one", json_schema_extra=in_group("Learners")
     )
     delta: float = Field(
         0.5,
@@ -90,10 +86,10 @@ class Params(contract.Params):
         ge=0.01,
         le=5,
         description="How far from its decision a bandit asks; below the radius",
-        json_schema_extra=_extra("Learners", scale="log", unit="length of a decision"),
+        json_schema_extra=in_group("Learners", scale="log", unit="length of a decision"),
     )
     radius: float = Field(
-        5.0, ge=0.1, le=20, description="Decisions lie in a ball of this radius", json_schema_extra=_extra("Data", scale="log", unit="length of a decision")
+        5.0, ge=0.1, le=20, description="Decisions lie in a ball of this radius", json_schema_extra=in_group("Data", scale="log", unit="length of a decision")
     )
 
 

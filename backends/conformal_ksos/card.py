@@ -9,15 +9,11 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator
 
 from backends import contract
-from backends.contract import Card, Claim, Metric, Paper, Preset, Step, Upload, Weight
+from backends.contract import Card, Claim, Metric, Paper, Preset, Step, Upload, Weight, in_group
 
 _Symmetry = Annotated[float, Field(ge=0, le=1e6)]
 _Multiplier = Annotated[float, Field(ge=0.25, le=4)]
 _Share = Annotated[float, Field(ge=0.2, le=0.7)]
-
-
-def _extra(group: str, *, advanced: bool = True, **more: Any) -> dict[str, Any]:
-    return {"group": group, **({"advanced": True} if advanced else {}), **more}
 
 
 class Params(contract.Params):
@@ -26,13 +22,13 @@ class Params(contract.Params):
     data: Literal["split-normal", "gaussian", "exponential", "biased", "engel", "diabetes", "csv"] = Field(
         "split-normal",
         description="Generated noise of a known law, a data set, or your own table",
-        json_schema_extra=_extra("Data", advanced=False),
+        json_schema_extra=in_group("Data", advanced=False),
     )
     symmetry: _Symmetry | Literal["auto", "separate", "symmetric"] = Field(
         "auto",
         title="Symmetry λ3",
         description="How strongly the two half-widths are tied: 0 learns them apart, large makes them equal, auto asks the training rows",
-        json_schema_extra=_extra("Band", advanced=False, live=True, scale="log", slider=[1e-3, 1e3]),
+        json_schema_extra=in_group("Band", advanced=False, live=True, scale="log", slider=[1e-3, 1e3]),
     )
     alpha: float = Field(
         0.1,
@@ -40,74 +36,85 @@ class Params(contract.Params):
         ge=0.01,
         le=0.3,
         description="Share of new points that may fall outside the band",
-        json_schema_extra=_extra("Band", advanced=False, live=True, unit="probability"),
+        json_schema_extra=in_group("Band", advanced=False, live=True, unit="probability"),
     )
     predictor: Literal["auto", "linear", "kernel-ridge", "random-forest", "column"] = Field(
         "auto",
         title="Middle line",
         description="Middle line of the band; column takes predictions that come with the data, auto does so where there are any, else fits a line",
-        json_schema_extra=_extra("Data", advanced=False),
+        json_schema_extra=in_group("Data", advanced=False),
     )
     csv: Upload | None = Field(
         None,
         title="Your table (CSV)",
         description="Your table: first line names, then one row a line; 30 to 100,000 rows",
-        json_schema_extra=_extra("Data", advanced=False),
+        json_schema_extra=in_group("Data", advanced=False),
     )
     target: str = Field(
         "",
         title="Column to predict",
         max_length=100,
         description="Column to predict; empty takes the last column of numbers",
-        json_schema_extra=_extra("Data", advanced=False),
+        json_schema_extra=in_group("Data", advanced=False),
     )
     features: str = Field(
         "",
         title="Columns that set the widths",
         max_length=400,
         description="At most 3 columns that the widths depend on, separated by commas; empty takes the first ones",
-        json_schema_extra=_extra("Data"),
+        json_schema_extra=in_group("Data"),
     )
     prediction_column: str = Field(
-        "", title="Column of predictions", max_length=100, description="Column of your table with predictions made elsewhere", json_schema_extra=_extra("Data")
+        "",
+        title="Column of predictions",
+        max_length=100,
+        description="Column of your table with predictions made elsewhere",
+        json_schema_extra=in_group("Data"),
     )
-    n: int = Field(750, title="Generated rows", ge=30, le=5000, description="Rows of generated data", json_schema_extra=_extra("Data", unit="rows"))
-    bias: float = Field(0.0, ge=-2, le=2, description="Error added to the predictor on purpose", json_schema_extra=_extra("Data", unit="residual sd"))
-    outliers: int = Field(0, ge=0, le=5, description="Training rows that are moved far up", json_schema_extra=_extra("Data", unit="rows"))
+    n: int = Field(750, title="Generated rows", ge=30, le=5000, description="Rows of generated data", json_schema_extra=in_group("Data", unit="rows"))
+    bias: float = Field(0.0, ge=-2, le=2, description="Error added to the predictor on purpose", json_schema_extra=in_group("Data", unit="residual sd"))
+    outliers: int = Field(0, ge=0, le=5, description="Training rows that are moved far up", json_schema_extra=in_group("Data", unit="rows"))
     train_fraction: _Share | Literal["auto"] = Field(
         "auto",
         title="Training part",
         description="Share of the rows that fits predictor and widths; auto takes 150 generated rows, and 45 % of a smaller or a real table",
-        json_schema_extra=_extra("Data", unit="share"),
+        json_schema_extra=in_group("Data", unit="share"),
     )
     calibration_fraction: float = Field(
-        0.3, title="Calibration part", ge=0.02, le=0.6, description="Share of the rows that sets the quantile", json_schema_extra=_extra("Data", unit="share")
+        0.3, title="Calibration part", ge=0.02, le=0.6, description="Share of the rows that sets the quantile", json_schema_extra=in_group("Data", unit="share")
     )
     penalty: Literal["pointwise", "operator"] = Field(
-        "pointwise", description="What is tied together: the half-widths at the training points, or the two operators", json_schema_extra=_extra("Band")
+        "pointwise", description="What is tied together: the half-widths at the training points, or the two operators", json_schema_extra=in_group("Band")
     )
     length_scale: _Multiplier | Literal["auto"] = Field(
-        "auto", description="Length over which the widths vary", json_schema_extra=_extra("Band", unit="median distances", scale="log")
+        "auto", description="Length over which the widths vary", json_schema_extra=in_group("Band", unit="median distances", scale="log")
     )
-    b: float = Field(1.0, title="b", ge=0, le=10, description="Weight of the mean squared width", json_schema_extra=_extra("Solver"))
-    lambda1: float = Field(1.0, title="λ1", ge=1e-3, le=10, description="Weight of the trace", json_schema_extra=_extra("Solver", scale="log"))
-    lambda2: float = Field(1.0, title="λ2", ge=1e-3, le=10, description="Weight of the squared Frobenius norm", json_schema_extra=_extra("Solver", scale="log"))
+    b: float = Field(1.0, title="b", ge=0, le=10, description="Weight of the mean squared width", json_schema_extra=in_group("Solver"))
+    lambda1: float = Field(1.0, title="λ1", ge=1e-3, le=10, description="Weight of the trace", json_schema_extra=in_group("Solver", scale="log"))
+    lambda2: float = Field(
+        1.0, title="λ2", ge=1e-3, le=10, description="Weight of the squared Frobenius norm", json_schema_extra=in_group("Solver", scale="log")
+    )
     delta: float = Field(
         1e-3,
         title="δ",
         ge=1e-3,
         le=1,
         description="Floor added to the squared half-widths",
-        json_schema_extra=_extra("Solver", scale="log", unit="residual variance"),
+        json_schema_extra=in_group("Solver", scale="log", unit="residual variance"),
     )
-    solver: Literal["l-bfgs-b", "fista"] = Field("l-bfgs-b", description="Solver of the final fit", json_schema_extra=_extra("Solver"))
+    solver: Literal["l-bfgs-b", "fista"] = Field("l-bfgs-b", description="Solver of the final fit", json_schema_extra=in_group("Solver"))
     tolerance: float = Field(
-        1e-4, title="Duality gap", ge=1e-6, le=1e-2, description="Relative duality gap at which the fit stops", json_schema_extra=_extra("Solver", scale="log")
+        1e-4,
+        title="Duality gap",
+        ge=1e-6,
+        le=1e-2,
+        description="Relative duality gap at which the fit stops",
+        json_schema_extra=in_group("Solver", scale="log"),
     )
     criterion: Literal["dcov", "hsic"] = Field(
         "dcov",
         description="What selects: dependence of the scores on place and side (smaller is better), or of the widths on the residuals (larger is better)",
-        json_schema_extra=_extra("Solver"),
+        json_schema_extra=in_group("Solver"),
     )
 
     @field_validator("features", mode="before")

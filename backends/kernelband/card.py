@@ -2,38 +2,34 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from backends import contract
-from backends.contract import Card, Claim, Metric, Paper, Preset, Step, Weight
+from backends.contract import Card, Claim, Metric, Paper, Preset, Step, Weight, in_group
 
 _Size = Annotated[int, Field(ge=8, le=16384)]
-
-
-def _extra(group: str, *, advanced: bool = True, **more: Any) -> dict[str, Any]:
-    return {"group": group, **({"advanced": True} if advanced else {}), **more}
 
 
 class Params(contract.Params):
     """Params of one search, or of one comparison of policies."""
 
     kernel: Literal["matmul", "matmul-bias-relu", "softmax", "rmsnorm", "layernorm", "row-sum", "stencil", "attention"] = Field(
-        "matmul", description="The program that is made faster", json_schema_extra=_extra("Kernel", advanced=False)
+        "matmul", description="The program that is made faster", json_schema_extra=in_group("Kernel", advanced=False)
     )
     size: _Size | Literal["auto"] = Field(
         "auto",
         description="Rows of a matrix, side of a grid or length of a text; auto is 384 for matmul and as large for the others as their work needs",
-        json_schema_extra=_extra("Kernel", unit="rows", slider=[64, 8192], scale="log"),
+        json_schema_extra=in_group("Kernel", unit="rows", slider=[64, 8192], scale="log"),
     )
-    rounds: int = Field(20, ge=1, le=60, description="Attempts; a failed one counts too", json_schema_extra=_extra("Search", advanced=False, unit="attempts"))
+    rounds: int = Field(20, ge=1, le=60, description="Attempts; a failed one counts too", json_schema_extra=in_group("Search", advanced=False, unit="attempts"))
     exploration: float = Field(
-        2.0, title="Exploration c", ge=0, le=4, description="Weight of what is not yet known of an arm", json_schema_extra=_extra("Bandit", advanced=False)
+        2.0, title="Exploration c", ge=0, le=4, description="Weight of what is not yet known of an arm", json_schema_extra=in_group("Bandit", advanced=False)
     )
-    clusters: int = Field(3, title="Clusters K", ge=1, le=8, description="Groups of kernels that behave alike", json_schema_extra=_extra("Bandit"))
+    clusters: int = Field(3, title="Clusters K", ge=1, le=8, description="Groups of kernels that behave alike", json_schema_extra=in_group("Bandit"))
     recluster_every: int = Field(
-        10, title="Re-cluster every τ", ge=2, le=20, description="Rounds between two clusterings", json_schema_extra=_extra("Bandit", unit="rounds")
+        10, title="Re-cluster every τ", ge=2, le=20, description="Rounds between two clusterings", json_schema_extra=in_group("Bandit", unit="rounds")
     )
     theta_sm: float = Field(
         75,
@@ -41,7 +37,7 @@ class Params(contract.Params):
         ge=1,
         le=100,
         description="Above it arithmetic counts as saturated",
-        json_schema_extra=_extra("Bandit", unit="% of peak"),
+        json_schema_extra=in_group("Bandit", unit="% of peak"),
     )
     theta_dram: float = Field(
         75,
@@ -49,7 +45,7 @@ class Params(contract.Params):
         ge=1,
         le=100,
         description="Above it main memory counts as saturated",
-        json_schema_extra=_extra("Bandit", unit="% of peak"),
+        json_schema_extra=in_group("Bandit", unit="% of peak"),
     )
     theta_l2: float = Field(
         75,
@@ -57,46 +53,46 @@ class Params(contract.Params):
         ge=1,
         le=100,
         description="Above it the cache counts as saturated",
-        json_schema_extra=_extra("Bandit", unit="% of peak"),
+        json_schema_extra=in_group("Bandit", unit="% of peak"),
     )
     temperature: float = Field(
         1.0,
         ge=0.5,
         le=50,
         description="How evenly parents are drawn; at 1 almost always the one of most headroom",
-        json_schema_extra=_extra("Bandit", scale="log"),
+        json_schema_extra=in_group("Bandit", scale="log"),
     )
-    mask: bool = Field(True, description="Close the arms whose resource is saturated already", json_schema_extra=_extra("Bandit"))
+    mask: bool = Field(True, description="Close the arms whose resource is saturated already", json_schema_extra=in_group("Bandit"))
     profile: Literal["all", "representatives"] = Field(
         "all",
         description="Which kernels are profiled: here it is free for all, in the paper only each cluster's representative is",
-        json_schema_extra=_extra("Bandit"),
+        json_schema_extra=in_group("Bandit"),
     )
     match_clusters: bool = Field(
         False,
         description="Give new clusters the statistics of the nearest old ones; in the paper's code their order is left to chance",
-        json_schema_extra=_extra("Bandit"),
+        json_schema_extra=in_group("Bandit"),
     )
     policy: Literal["kernelband", "thompson", "random", "greedy", "best-of-n", "tpe"] = Field(
-        "kernelband", description="Who decides where the next attempt goes", json_schema_extra=_extra("Search", advanced=False)
+        "kernelband", description="Who decides where the next attempt goes", json_schema_extra=in_group("Search", advanced=False)
     )
     proposer: Literal["offline", "endpoint", "local"] = Field(
         "offline",
         description="Who writes the child: random edits of a schedule, or a language model where the operator allows it",
-        json_schema_extra=_extra("Search"),
+        json_schema_extra=in_group("Search"),
     )
-    substrate: Literal["c", "triton"] = Field("c", description="C on this host's processor, or Triton", json_schema_extra=_extra("Kernel"))
-    threads: int = Field(1, ge=1, le=16, description="Threads of the timed kernel", json_schema_extra=_extra("Kernel"))
+    substrate: Literal["c", "triton"] = Field("c", description="C on this host's processor, or Triton", json_schema_extra=in_group("Kernel"))
+    threads: int = Field(1, ge=1, le=16, description="Threads of the timed kernel", json_schema_extra=in_group("Kernel"))
     mode: Literal["search", "compare"] = Field(
-        "search", description="One search, or all policies replayed over 100 seeds on one table of times", json_schema_extra=_extra("Search", advanced=False)
+        "search", description="One search, or all policies replayed over 100 seeds on one table of times", json_schema_extra=in_group("Search", advanced=False)
     )
-    seeds: int = Field(100, ge=5, le=200, description="Replays of each policy in a comparison", json_schema_extra=_extra("Search", unit="seeds"))
+    seeds: int = Field(100, ge=5, le=200, description="Replays of each policy in a comparison", json_schema_extra=in_group("Search", unit="seeds"))
     code: str = Field(
         "",
         title="Your own C",
         max_length=20_000,
         description="Your program with the kernel's signature, where the operator allows it; it is measured before round 1",
-        json_schema_extra=_extra("Kernel", lines=8),
+        json_schema_extra=in_group("Kernel", lines=8),
     )
 
 

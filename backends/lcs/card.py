@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from backends import contract
-from backends.contract import Card, Color, Metric, Paper, Preset, Step, Upload, Weight
+from backends.contract import Card, Color, Metric, Paper, Preset, Step, Upload, Weight, in_group
 
 LITTLE = "little-flux"
 OBJECTS_LIMIT = 4
 
 _Step = Annotated[int, Field(ge=0, le=50)]
 _Share = Annotated[float, Field(ge=0, le=1)]
-
-
-def _extra(group: str, *, advanced: bool = True, **more: Any) -> dict[str, Any]:
-    return {"group": group, **({"advanced": True} if advanced else {}), **more}
 
 
 class Params(contract.Params):
@@ -27,52 +23,55 @@ class Params(contract.Params):
         "a circle on a wall",
         max_length=300,
         description="What is drawn; the little model knows some fifty words",
-        json_schema_extra=_extra("Picture", advanced=False),
+        json_schema_extra=in_group("Picture", advanced=False),
     )
-    color: Color = Field("#2e9e5b", description="The colour that is wanted", json_schema_extra=_extra("Steering", advanced=False, live=True, format="color"))
+    color: Color = Field("#2e9e5b", description="The colour that is wanted", json_schema_extra=in_group("Steering", advanced=False, live=True, format="color"))
     objects: str = Field(
         "circle",
         max_length=100,
         description=f"Words of the prompt whose objects are steered, at most {OBJECTS_LIMIT}, separated by commas; empty steers the whole picture",
-        json_schema_extra=_extra("Steering", advanced=False),
+        json_schema_extra=in_group("Steering", advanced=False),
     )
     steer_step: _Step | Literal["auto"] = Field(
         "auto",
         title="Steer after step",
         description="How many steps are done when the colour is set; auto takes the one whose noise level is nearest to 0.9",
-        json_schema_extra=_extra("Steering", advanced=False, unit="steps"),
+        json_schema_extra=in_group("Steering", advanced=False, unit="steps"),
     )
     kind: Literal["blend", "type1", "type2", "off"] = Field(
         "blend",
         title="Type",
         description="Type I shifts the whole cloud, Type II turns each token in HSL, blend mixes both, off changes nothing",
-        json_schema_extra=_extra("Steering"),
+        json_schema_extra=in_group("Steering"),
     )
     gamma: _Share | Literal["auto"] = Field(
         "auto",
         title="Gamma",
         description="Share of Type I in the blend; auto is the noise level",
-        json_schema_extra=_extra("Steering", live=True, unit="share"),
+        json_schema_extra=in_group("Steering", live=True, unit="share"),
     )
     mask_mass: float = Field(
-        0.8, ge=0.5, le=0.95, description="Share of the word's attention that the object's mask holds", json_schema_extra=_extra("Steering", unit="share")
+        0.8, ge=0.5, le=0.95, description="Share of the word's attention that the object's mask holds", json_schema_extra=in_group("Steering", unit="share")
     )
-    steps: int = Field(28, ge=4, le=50, description="Steps from noise to picture", json_schema_extra=_extra("Picture", unit="steps", slider=[10, 50]))
+    steps: int = Field(28, ge=4, le=50, description="Steps from noise to picture", json_schema_extra=in_group("Picture", unit="steps", slider=[10, 50]))
     guidance: float = Field(
-        2.5, ge=1, le=5, description="How strongly the prompt pulls; 1 is none, FLUX.1-dev wants 3.5", json_schema_extra=_extra("Picture", unit="factor")
+        2.5, ge=1, le=5, description="How strongly the prompt pulls; 1 is none, FLUX.1-dev wants 3.5", json_schema_extra=in_group("Picture", unit="factor")
     )
     picture: Upload | None = Field(
-        None, title="Your picture", description="Its colour is moved in the latent; nothing is drawn then", json_schema_extra=_extra("Picture", control="image")
+        None,
+        title="Your picture",
+        description="Its colour is moved in the latent; nothing is drawn then",
+        json_schema_extra=in_group("Picture", control="image"),
     )
     variant: Literal["corrected", "released"] = Field(
-        "corrected", description="Released repeats three slips of the authors' code", json_schema_extra=_extra("Model")
+        "corrected", description="Released repeats three slips of the authors' code", json_schema_extra=in_group("Model")
     )
     model: str = Field(
         LITTLE,
         min_length=1,
         max_length=200,
         description="The little model, or a FLUX.1 of the hub where the host has a GPU",
-        json_schema_extra=_extra("Model"),
+        json_schema_extra=in_group("Model"),
     )
 
 

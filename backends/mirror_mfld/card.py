@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from backends import contract
-from backends.contract import Card, Claim, Metric, Paper, Preset, Step, Upload, Weight
+from backends.contract import Card, Claim, Metric, Paper, Preset, Step, Upload, Weight, in_group
 
 _Coordinate = Annotated[float, Field(ge=-1, le=1)]
-
-
-def _extra(group: str, *, advanced: bool = True, **more: Any) -> dict[str, Any]:
-    return {"group": group, **({"advanced": True} if advanced else {}), **more}
 
 
 class Params(contract.Params):
@@ -22,20 +18,20 @@ class Params(contract.Params):
     domain: Literal["simplex", "ball", "box", "spectraplex"] = Field(
         "simplex",
         description="Where the particles live: a triangle of shares, a disc, a square, or density matrices",
-        json_schema_extra=_extra("Problem", advanced=False),
+        json_schema_extra=in_group("Problem", advanced=False),
     )
     functional: Literal["mean-matching", "mmd", "linear", "spectraplex-matching", "xor-network"] = Field(
         "mean-matching",
         description="What the law of the cloud minimises: distance of its mean to q, MMD to a target cloud, a pull to q, the match of a matrix, or a loss",
-        json_schema_extra=_extra("Problem"),
+        json_schema_extra=in_group("Problem"),
     )
     diffusion: Literal["auto", "exact", "em-floor", "em"] = Field(
         "auto",
         description="How the noise is drawn; exact knows the walls of the simplex, em is one plain step; auto is the safe one of each domain",
-        json_schema_extra=_extra("Dynamics", advanced=False),
+        json_schema_extra=in_group("Dynamics", advanced=False),
     )
     temperature: float = Field(
-        0.1, title="Temperature λ", ge=1e-3, le=1, description="Weight of the entropy", json_schema_extra=_extra("Problem", advanced=False, scale="log")
+        0.1, title="Temperature λ", ge=1e-3, le=1, description="Weight of the entropy", json_schema_extra=in_group("Problem", advanced=False, scale="log")
     )
     q: list[_Coordinate] = Field(
         [0.7, 0.2, 0.1],
@@ -43,27 +39,27 @@ class Params(contract.Params):
         min_length=3,
         max_length=3,
         description="Drag it in the picture; three shares with sum 1 on the simplex, else the first two are a point of the disc or the square",
-        json_schema_extra=_extra("Problem", labels=["q1", "q2", "q3"]),
+        json_schema_extra=in_group("Problem", labels=["q1", "q2", "q3"]),
     )
-    barrier: float = Field(0.0, title="Barrier β", ge=0, le=0.5, description="Weight of the logarithmic barrier in F", json_schema_extra=_extra("Problem"))
-    step: float = Field(0.01, title="Step η", ge=1e-4, le=0.3, description="Time of one step", json_schema_extra=_extra("Dynamics", scale="log", unit="time"))
-    steps: int = Field(1500, ge=10, le=20_000, description="Steps of the run", json_schema_extra=_extra("Dynamics", scale="log", unit="steps"))
+    barrier: float = Field(0.0, title="Barrier β", ge=0, le=0.5, description="Weight of the logarithmic barrier in F", json_schema_extra=in_group("Problem"))
+    step: float = Field(0.01, title="Step η", ge=1e-4, le=0.3, description="Time of one step", json_schema_extra=in_group("Dynamics", scale="log", unit="time"))
+    steps: int = Field(1500, ge=10, le=20_000, description="Steps of the run", json_schema_extra=in_group("Dynamics", scale="log", unit="steps"))
     particles: int = Field(
         2000,
         title="Particles N",
         ge=2,
         le=20_000,
         description="Size of the cloud",
-        json_schema_extra=_extra("Dynamics", scale="log", slider=[8, 20_000], unit="particles"),
+        json_schema_extra=in_group("Dynamics", scale="log", slider=[8, 20_000], unit="particles"),
     )
     optimiser: Literal["mirror", "projected", "both"] = Field(
-        "both", description="Which cloud moves: in the mirror, projected back onto the set, or both", json_schema_extra=_extra("Dynamics")
+        "both", description="Which cloud moves: in the mirror, projected back onto the set, or both", json_schema_extra=in_group("Dynamics")
     )
     n_inner: int = Field(
-        1, title="Inner steps", ge=1, le=50, description="Sub-steps of the diffusion in em and em-floor", json_schema_extra=_extra("Dynamics", unit="steps")
+        1, title="Inner steps", ge=1, le=50, description="Sub-steps of the diffusion in em and em-floor", json_schema_extra=in_group("Dynamics", unit="steps")
     )
     frozen_drift: bool = Field(
-        False, description="The drift keeps the statistics of the first cloud: the particles no longer see each other", json_schema_extra=_extra("Dynamics")
+        False, description="The drift keeps the statistics of the first cloud: the particles no longer see each other", json_schema_extra=in_group("Dynamics")
     )
     dimension: int = Field(
         2,
@@ -71,13 +67,13 @@ class Params(contract.Params):
         ge=2,
         le=10,
         description="Density matrices are d x d; other domains do without",
-        json_schema_extra=_extra("Problem", unit="rows"),
+        json_schema_extra=in_group("Problem", unit="rows"),
     )
     csv: Upload | None = Field(
         None,
         title="Your table (CSV)",
         description="Its first three columns of numbers, summed, give the shares q; with mmd its rows are the target cloud, with matrices it is the target",
-        json_schema_extra=_extra("Problem"),
+        json_schema_extra=in_group("Problem"),
     )
 
 

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from backends import contract
-from backends.contract import Card, Claim, Metric, Paper, Preset, Step, Upload, Weight
+from backends.contract import Card, Claim, Metric, Paper, Preset, Step, Upload, Weight, in_group
 
 MOST = 4  # configurations, and resources
 
 _Budget = Annotated[float, Field(ge=0.02, le=0.6)]
 _Slack = Annotated[float, Field(ge=0, le=0.2)]
-
-
-def _extra(group: str, *, advanced: bool = True, **more: Any) -> dict[str, Any]:
-    return {"group": group, **({"advanced": True} if advanced else {}), **more}
 
 
 class Params(contract.Params):
@@ -26,7 +22,7 @@ class Params(contract.Params):
         "separate-resources",
         title="Workload",
         description="Two exact laws, two generated clusters, digits served at three precisions, or your trace",
-        json_schema_extra=_extra("Workload", advanced=False),
+        json_schema_extra=in_group("Workload", advanced=False),
     )
     configurations: int = Field(
         2,
@@ -34,7 +30,7 @@ class Params(contract.Params):
         ge=1,
         le=MOST,
         description="How many are offered; with separate resources each brings its own resource",
-        json_schema_extra=_extra("Workload", unit="count"),
+        json_schema_extra=in_group("Workload", unit="count"),
     )
     budgets: list[_Budget] = Field(
         [0.25] * MOST,
@@ -42,25 +38,25 @@ class Params(contract.Params):
         min_length=MOST,
         max_length=MOST,
         description="Budget of each resource in units a round; only those of resources that the workload has count",
-        json_schema_extra=_extra("Workload", advanced=False, unit="units a round", labels=[f"Budget {j + 1} (units a round)" for j in range(MOST)]),
+        json_schema_extra=in_group("Workload", advanced=False, unit="units a round", labels=[f"Budget {j + 1} (units a round)" for j in range(MOST)]),
     )
     trace: Upload | None = Field(
         None,
         title="Your trace (CSV)",
         description="A cluster trace with the columns plan_cpu, plan_mem, start_time and end_time",
-        json_schema_extra=_extra("Workload"),
+        json_schema_extra=in_group("Workload"),
     )
-    horizon: int = Field(2000, title="Rounds T", ge=200, le=5000, description="Requests that arrive", json_schema_extra=_extra("Learner", unit="rounds"))
+    horizon: int = Field(2000, title="Rounds T", ge=200, le=5000, description="Requests that arrive", json_schema_extra=in_group("Learner", unit="rounds"))
     alpha: float = Field(
         0.1,
         title="Exploration α",
         ge=0,
         le=1,
         description="Scale of the confidence radius; 0 is greedy",
-        json_schema_extra=_extra("Learner", advanced=False, scale="log", slider=[1e-3, 1]),
+        json_schema_extra=in_group("Learner", advanced=False, scale="log", slider=[1e-3, 1]),
     )
     slack: _Slack | Literal["auto"] = Field(
-        "auto", title="Slack ε", description="Share of the budget that is kept back; auto is √(ln T / T)", json_schema_extra=_extra("Learner", unit="share")
+        "auto", title="Slack ε", description="Share of the budget that is kept back; auto is √(ln T / T)", json_schema_extra=in_group("Learner", unit="share")
     )
     resolve_every: int = Field(
         20,
@@ -68,16 +64,16 @@ class Params(contract.Params):
         ge=1,
         le=100,
         description="Rounds between two solves of the saddle point",
-        json_schema_extra=_extra("Learner", unit="rounds"),
+        json_schema_extra=in_group("Learner", unit="rounds"),
     )
     mixture: Literal["lp-duals", "uniform-over-ties"] = Field(
         "lp-duals",
         title="Mixture from",
         description="Duals of the linear program, or equal weight on all configurations that tie",
-        json_schema_extra=_extra("Learner", advanced=False),
+        json_schema_extra=in_group("Learner", advanced=False),
     )
     reveal_oracle: bool = Field(
-        True, title="Show the exact answer", description="Off: guess first; what only the oracle knows is left out", json_schema_extra=_extra("Learner")
+        True, title="Show the exact answer", description="Off: guess first; what only the oracle knows is left out", json_schema_extra=in_group("Learner")
     )
 
 

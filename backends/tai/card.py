@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator
 
 from backends import contract
-from backends.contract import Card, Metric, Paper, Preset, Step, Weight
+from backends.contract import Card, Metric, Paper, Preset, Step, Weight, in_group
 
 ANSWERS_LIMIT = 60
 DRAWN_BY = ("task", "seed", "candidates", "quirk_rate", "prior_skew", "request", "probes", "candidate_sources")  # what a draw depends on
@@ -81,52 +81,48 @@ _Answer = Annotated[list[_Id], Field(min_length=2, max_length=2)]
 _Cut = Annotated[float, Field(ge=0, le=1)]
 
 
-def _extra(group: str, *, advanced: bool = True, **more: Any) -> dict[str, Any]:
-    return {"group": group, **({"advanced": True} if advanced else {}), **more}
-
-
 class Params(contract.Params):
     """Params of one dialogue, or of a benchmark of forty."""
 
     task: Literal["code", "visualisation", "navigation", "own", "text"] = Field(
         "code",
         description="What is asked for: a program, a chart, a route, your own program, or a sentence of a language model",
-        json_schema_extra=_extra("Request", advanced=False),
+        json_schema_extra=in_group("Request", advanced=False),
     )
     answerer: Literal["me", "simulated"] = Field(
-        "me", title="Who answers", description="You, or a simulated person with a hidden wish", json_schema_extra=_extra("Dialogue", advanced=False)
+        "me", title="Who answers", description="You, or a simulated person with a hidden wish", json_schema_extra=in_group("Dialogue", advanced=False)
     )
     selector: Literal["teig", "eig", "random"] = Field(
         "teig",
         title="Next question by",
         description="TEIG: bits about the intent. EIG: bits about the candidate. Random: any question",
-        json_schema_extra=_extra("Dialogue", advanced=False),
+        json_schema_extra=in_group("Dialogue", advanced=False),
     )
     candidates: int = Field(
         48,
         ge=4,
         le=400,
         description=f"Solutions that are drawn and executed; the text task draws {TEXT_LIMIT} at most",
-        json_schema_extra=_extra("Request", slider=[12, 96]),
+        json_schema_extra=in_group("Request", slider=[12, 96]),
     )
     quirk_rate: float = Field(
         0.2,
         ge=0,
         le=0.5,
         description="Share of the candidates with a fault at the edge, in the generated tasks",
-        json_schema_extra=_extra("Request", unit="share"),
+        json_schema_extra=in_group("Request", unit="share"),
     )
     prior_skew: float = Field(
         0.6,
         ge=0,
         le=1.5,
         description="How unequal the intents are in the generated tasks: rank to the power of minus this",
-        json_schema_extra=_extra("Request"),
+        json_schema_extra=in_group("Request"),
     )
     threshold: _Cut | Literal["ratio", "absolute", "bootstrap"] = Field(
         "ratio",
         description="Where the barcode is cut: at the largest ratio of neighbouring bars, the largest gap, what resampling would change, or a value",
-        json_schema_extra=_extra("Homology", live=True),
+        json_schema_extra=in_group("Homology", live=True),
     )
     text_weight: float = Field(
         0.0,
@@ -134,7 +130,7 @@ class Params(contract.Params):
         ge=0,
         le=1,
         description="Share of the distance between the texts in place of behaviour",
-        json_schema_extra=_extra("Homology"),
+        json_schema_extra=in_group("Homology"),
     )
     error_rate: float = Field(
         0.05,
@@ -142,7 +138,7 @@ class Params(contract.Params):
         ge=0,
         le=0.4,
         description="Share of answers that the lab takes to be wrong",
-        json_schema_extra=_extra("Dialogue", unit="share"),
+        json_schema_extra=in_group("Dialogue", unit="share"),
     )
     cost: float = Field(
         0.0,
@@ -150,13 +146,13 @@ class Params(contract.Params):
         ge=0,
         le=0.5,
         description="Bits that a question picked by TEIG must give more for each hundred characters, and for each option beyond two",
-        json_schema_extra=_extra("Dialogue", unit="bits"),
+        json_schema_extra=in_group("Dialogue", unit="bits"),
     )
     options: Literal["binary", "multi"] = Field(
-        "multi", title="Kind of question", description="Yes or no, or several results to choose from", json_schema_extra=_extra("Dialogue")
+        "multi", title="Kind of question", description="Yes or no, or several results to choose from", json_schema_extra=in_group("Dialogue")
     )
     stop_at: float = Field(
-        0.95, ge=0.8, le=0.99, description="Belief in one intent at which the dialogue ends", json_schema_extra=_extra("Dialogue", unit="probability")
+        0.95, ge=0.8, le=0.99, description="Belief in one intent at which the dialogue ends", json_schema_extra=in_group("Dialogue", unit="probability")
     )
     true_error_rate: float = Field(
         0.0,
@@ -164,34 +160,34 @@ class Params(contract.Params):
         ge=0,
         le=0.4,
         description="Share of answers that the simulated person gets wrong",
-        json_schema_extra=_extra("Dialogue", unit="share"),
+        json_schema_extra=in_group("Dialogue", unit="share"),
     )
     mode: Literal["dialogue", "benchmark"] = Field(
-        "dialogue", description="One dialogue, or forty simulated ones for each way to choose questions", json_schema_extra=_extra("Dialogue")
+        "dialogue", description="One dialogue, or forty simulated ones for each way to choose questions", json_schema_extra=in_group("Dialogue")
     )
     request: str = Field(
         "",
         max_length=2000,
         description="The request in words, in the text task and in your own; empty takes an example",
-        json_schema_extra=_extra("Your own task", lines=2, private=True),
+        json_schema_extra=in_group("Your own task", lines=2, private=True),
     )
     probes: str = Field(
         EXAMPLE_PROBES,
         max_length=4000,
         description="Calls that every function of your own task is tried with, one a line",
-        json_schema_extra=_extra("Your own task", lines=4, private=True),
+        json_schema_extra=in_group("Your own task", lines=4, private=True),
     )
     candidate_sources: str = Field(
         EXAMPLE_SOURCES,
         max_length=40_000,
         description="4 to 40 Python functions for your own task, one below the other; empty asks the host's language model, where it has one",
-        json_schema_extra=_extra("Your own task", lines=8, private=True),
+        json_schema_extra=in_group("Your own task", lines=8, private=True),
     )
     answers: list[_Answer] = Field(
         [],
         max_length=ANSWERS_LIMIT,
         description="What has been answered: pairs of question id and option id, not-sure or none",
-        json_schema_extra=_extra("Dialogue", cleared_by=ASKS_ANEW),
+        json_schema_extra=in_group("Dialogue", cleared_by=ASKS_ANEW),
     )
 
     @field_validator("probes", "candidate_sources", mode="before")

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
 from backends import contract
-from backends.contract import Card, Claim, Metric, Paper, Preset, Step, Upload, Weight
+from backends.contract import Card, Claim, Metric, Paper, Preset, Step, Upload, Weight, in_group
 
 MAX_COLUMNS = 8
 MAX_CELLS = 64
 _Coordinate = Annotated[float, Field(ge=-50, le=50)]
-
-
-def _extra(group: str, *, advanced: bool = True, **more: Any) -> dict[str, Any]:
-    return {"group": group, **({"advanced": True} if advanced else {}), **more}
 
 
 class Params(contract.Params):
@@ -24,61 +20,66 @@ class Params(contract.Params):
     data: Literal["spiral", "two-centroids", "random-centroids", "moons", "pinwheel", "ring", "wine", "iris", "diabetes", "csv"] = Field(
         "spiral",
         description="Points to learn from, or one of two scenes whose experts are given and not trained",
-        json_schema_extra=_extra("Data", advanced=False),
+        json_schema_extra=in_group("Data", advanced=False),
     )
     gate: Literal["voronoi", "hfv", "constant"] = Field(
         "voronoi",
         description="Slanted cells with bounds, axis-aligned cells with exact integrals, or no cells: a mixture",
-        json_schema_extra=_extra("Circuit", advanced=False),
+        json_schema_extra=in_group("Circuit", advanced=False),
     )
     splits: int = Field(
         2000,
         ge=10,
         le=20_000,
         description="Boxes that are cut in two, the heaviest first",
-        json_schema_extra=_extra("Bounds", advanced=False, scale="log", live=True, unit="count"),
+        json_schema_extra=in_group("Bounds", advanced=False, scale="log", live=True, unit="count"),
     )
     cells: int = Field(
         16,
         ge=2,
         le=MAX_CELLS,
         description="Cells; with hfv their square root in every variable",
-        json_schema_extra=_extra("Circuit", scale="log", unit="count"),
+        json_schema_extra=in_group("Circuit", scale="log", unit="count"),
     )
     angle: float = Field(
-        45, ge=0, le=90, description="Turn of the two centroids from the horizontal", json_schema_extra=_extra("Data", live=True, unit="degrees")
+        45, ge=0, le=90, description="Turn of the two centroids from the horizontal", json_schema_extra=in_group("Data", live=True, unit="degrees")
     )
-    dimension: int = Field(2, ge=2, le=10, description="Variables of the random centroids", json_schema_extra=_extra("Data", unit="count"))
+    dimension: int = Field(2, ge=2, le=10, description="Variables of the random centroids", json_schema_extra=in_group("Data", unit="count"))
     n: int = Field(
-        5000, ge=100, le=20_000, description="Points that are generated, or rows used at most", json_schema_extra=_extra("Data", scale="log", unit="count")
+        5000, ge=100, le=20_000, description="Points that are generated, or rows used at most", json_schema_extra=in_group("Data", scale="log", unit="count")
     )
-    csv: Upload | None = Field(None, title="Your CSV", description="Columns of numbers", json_schema_extra=_extra("Data", accept=".csv"))
-    columns: str = Field("", max_length=500, description="Names of 2 to 8 columns of the file; empty: the first ones", json_schema_extra=_extra("Data"))
+    csv: Upload | None = Field(None, title="Your CSV", description="Columns of numbers", json_schema_extra=in_group("Data", accept=".csv"))
+    columns: str = Field("", max_length=500, description="Names of 2 to 8 columns of the file; empty: the first ones", json_schema_extra=in_group("Data"))
     expert: Literal["gaussian", "mixture-of-4"] = Field(
-        "gaussian", description="Each cell's density: one factorised normal or four", json_schema_extra=_extra("Circuit")
+        "gaussian", description="Each cell's density: one factorised normal or four", json_schema_extra=in_group("Circuit")
     )
-    gate_scope: Literal["variable", "pair"] = Field("variable", description="What one hfv gate acts on; a pair is refused", json_schema_extra=_extra("Circuit"))
+    gate_scope: Literal["variable", "pair"] = Field(
+        "variable", description="What one hfv gate acts on; a pair is refused", json_schema_extra=in_group("Circuit")
+    )
     centroids: list[_Coordinate] = Field(
-        [], max_length=2 * MAX_CELLS, description="x1 and x2 of each centroid in turn; empty: found by k-means and trained", json_schema_extra=_extra("Circuit")
+        [],
+        max_length=2 * MAX_CELLS,
+        description="x1 and x2 of each centroid in turn; empty: found by k-means and trained",
+        json_schema_extra=in_group("Circuit"),
     )
     loss: Literal["log-f", "normalised"] = Field(
-        "log-f", description="Train log f, which bounds the likelihood, or log f - log Z", json_schema_extra=_extra("Training")
+        "log-f", description="Train log f, which bounds the likelihood, or log f - log Z", json_schema_extra=in_group("Training")
     )
-    epochs: int = Field(60, ge=1, le=200, description="Passes over the training points", json_schema_extra=_extra("Training", unit="count"))
-    alpha_start: float = Field(1, title="α at the start", ge=0, le=10, description="Sharpness of the soft gate", json_schema_extra=_extra("Training"))
-    alpha_end: float = Field(50, title="α at the end", ge=1, le=200, description="Sharpness that training ends with", json_schema_extra=_extra("Training"))
+    epochs: int = Field(60, ge=1, le=200, description="Passes over the training points", json_schema_extra=in_group("Training", unit="count"))
+    alpha_start: float = Field(1, title="α at the start", ge=0, le=10, description="Sharpness of the soft gate", json_schema_extra=in_group("Training"))
+    alpha_end: float = Field(50, title="α at the end", ge=1, le=200, description="Sharpness that training ends with", json_schema_extra=in_group("Training"))
     split_rule: Literal["extent", "cycle", "steepest"] = Field(
         "extent",
         description="Which axis is cut: widest in standard deviations, each in turn, or where the walls change most",
-        json_schema_extra=_extra("Bounds"),
+        json_schema_extra=in_group("Bounds"),
     )
     beyond_eight: bool = Field(
-        False, title="Bounds beyond 8 variables", description="They will be useless; confirm to see it", json_schema_extra=_extra("Bounds")
+        False, title="Bounds beyond 8 variables", description="They will be useless; confirm to see it", json_schema_extra=in_group("Bounds")
     )
     evidence: str = Field(
-        "x1 = 0.5", max_length=200, description="What is known, as x1 = 0.5 or x1 in [0, 1]; commas join", json_schema_extra=_extra("Query", advanced=False)
+        "x1 = 0.5", max_length=200, description="What is known, as x1 = 0.5 or x1 in [0, 1]; commas join", json_schema_extra=in_group("Query", advanced=False)
     )
-    event: str = Field("x2 > 0", max_length=200, description="What is asked, as x2 > 0 or x2 in [0, 1]", json_schema_extra=_extra("Query", advanced=False))
+    event: str = Field("x2 > 0", max_length=200, description="What is asked, as x2 > 0 or x2 in [0, 1]", json_schema_extra=in_group("Query", advanced=False))
 
     @field_validator("centroids")
     @classmethod

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from kernels import ahead_of_time, attention_column_mass, headwise_rmsnorm, lcs, pairwise_mismatch, voronoi_boxes
+from kernels import ahead_of_time, attention_column_mass, dequant_matmul, headwise_rmsnorm, lcs, pairwise_mismatch, rounding, voronoi_boxes
 
 TARGETS = (80, 90)
 STAGES = 3  # what a launch takes where it names none
@@ -28,6 +28,7 @@ class Case:
     types: dict[str, str]  # of the run-time arguments, pointers as *fp16
     constants: dict[str, Any]
     warps: int = 4
+    stages: int = STAGES
 
 
 def cases() -> Iterator[Case]:
@@ -83,12 +84,33 @@ def cases() -> Iterator[Case]:
         counts = {"boxes": "i32", "cells": "i32", "components": "i32", "tie": "fp32"}
         types = {**reals, "owner_ptr": "*i64", "kind_ptr": "*i8", **counts}
         yield Case(f"voronoi_boxes {real} K={cells} d={d}", weigh, types, voronoi_boxes.tile(d, cells, components), voronoi_boxes.WARPS)
+    yield from quantisation()
+
+
+def quantisation() -> Iterator[Case]:
+    """The kernels of weights of a few bits: the widest cluster and a common one; each way of reading 3 bits, and 4 bits, which never lie across words."""
+    (objective,) = rounding.triton_kernels()
+    given = ("v_ptr", "floor_ptr", "scale_ptr", "zero_ptr", "target_ptr", "metric_ptr", "recon_ptr", "regulariser_ptr", "gradient_ptr")
+    types = {**dict.fromkeys(given, "*fp32"), **dict.fromkeys(("rows", "columns", "groups"), "i32"), **dict.fromkeys(("top", "weight", "beta"), "fp32")}
+    for columns in (96, 256):
+        yield Case(f"rounding c={columns}", objective, types, rounding.tile(columns), rounding.warps(columns))
+    decode, prefill = dequant_matmul.triton_kernels()
+    for bits in (3, 4):
+        for dtype in NAMES:
+            pointers = {"x_ptr": NAMES[dtype], "words_ptr": "*i32", "scale_ptr": "*fp32", "zero_ptr": "*fp32", "y_ptr": NAMES[dtype]}
+            sizes = dict.fromkeys(("n", "k", "line", "groups", "width"), "i32")
+            yield Case(f"dequant_matmul decode {dtype} {bits} bits", decode, {**pointers, **sizes}, {"BITS": bits, **dequant_matmul.decode_tile()})
+            constants = {"BITS": bits, "WIDEN": False, **dequant_matmul.prefill_tile(getattr(torch, dtype))}
+            stages = dequant_matmul.prefill_stages(getattr(torch, dtype))
+            yield Case(
+                f"dequant_matmul prefill {dtype} {bits} bits", prefill, {**pointers, "m": "i32", **sizes}, constants, dequant_matmul.PREFILL_WARPS, stages
+            )
 
 
 def compile_for(case: Case, capability: int) -> dict[str, Any]:
     """Registers and stack a thread, shared bytes a block, warps, and which matrix instruction the PTX holds."""
     pointers = {name for name, kind in case.types.items() if kind.startswith("*")}
-    made = ahead_of_time.compile_for(case.kernel, case.types, case.constants, capability, case.warps, STAGES, pointers)
+    made = ahead_of_time.compile_for(case.kernel, case.types, case.constants, capability, case.warps, case.stages, pointers)
     facts = {"registers": made.registers, "stack": made.spilled, "shared": made.shared, "warps": made.warps, "matrix": made.matrix}
     return {"case": case.name, "capability": capability, **facts}
 

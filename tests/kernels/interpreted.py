@@ -3,7 +3,8 @@
 A script of its own, because TRITON_INTERPRET=1 must stand before Triton is imported and holds for the whole process:
 ``TRITON_INTERPRET=1 python -m tests.kernels.interpreted`` or, for one shape,
 ``... interpreted headwise_rmsnorm 5,3,20 float16`` (positions, H, D), ``... attention_column_mass 1,4,2,100,64 bfloat16`` (B, H, G, T, D),
-``... lcs 2,50 float16`` (N, L); ``pairwise_mismatch`` has whole numbers (N, P) whatever the dtype, ``voronoi_boxes`` (M, K, C, d) float32 and float64.
+``... lcs 2,50 float16`` (N, L); ``pairwise_mismatch`` has whole numbers (N, P) whatever the dtype, ``voronoi_boxes`` (M, K, C, d) float32 and float64,
+``rounding`` (R, c, G) a target of the dtype, ``dequant_matmul`` (M, N, K, G).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 
 import torch
 
-from kernels import attention_column_mass, headwise_rmsnorm, lcs, pairwise_mismatch, voronoi_boxes
+from kernels import attention_column_mass, dequant_matmul, headwise_rmsnorm, lcs, pairwise_mismatch, rounding, voronoi_boxes
 
 SHAPES: dict[str, list[tuple[int, ...]]] = {
     "headwise_rmsnorm": [(1, 1, 1), (5, 3, 20), (40, 4, 64)],  # one number; no multiple of any tile; several programs
@@ -23,6 +24,8 @@ SHAPES: dict[str, list[tuple[int, ...]]] = {
     "pairwise_mismatch": [(1, 1), (33, 7), (100, 40), (130, 65)],
     "lcs": [(1, 1), (3, 17), (2, 64)],
     "voronoi_boxes": [(1, 1, 1, 1), (37, 3, 2, 2), (200, 16, 1, 2), (130, 5, 4, 3)],
+    "rounding": [(1, 1, 1), (20, 48, 3), (37, 96, 1), (5, 256, 2)],
+    "dequant_matmul": [(1, 1, 1, 1), (3, 21, 150, 3), (70, 67, 96, 1), (17, 10, 288, 3)],
 }
 DTYPES = ("float32", "float16", "bfloat16")
 
@@ -128,12 +131,52 @@ def check_voronoi_boxes(shape: tuple[int, ...], _: torch.dtype, generator: torch
         yield f"{dtype} kind", float((found.kind != wanted.kind).sum())
 
 
+def draw_rounding(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> tuple[torch.Tensor, ...]:
+    """v, floor, scale, zero, target, metric of R rows, c columns, G groups at 3 bits; a fifth of the levels are clipped, a tenth of v saturates."""
+    rows, columns, groups = shape
+    v = 1.5 * torch.randn(rows, columns, generator=generator)
+    scale = 0.05 + torch.rand(rows, groups, generator=generator)
+    zero = torch.randint(0, 8, (rows, groups), generator=generator).float()
+    width = columns // groups
+    floor = torch.randint(-1, 8, (rows, columns), generator=generator) - zero.repeat_interleave(width, 1)
+    near = floor + torch.rand(rows, columns, generator=generator)
+    target = (scale.repeat_interleave(width, 1) * near).to(dtype)
+    inputs = torch.randn(columns, 2 * columns, generator=generator)
+    return v, floor, scale, zero, target, inputs @ inputs.T / columns
+
+
+def check_rounding(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Iterator[tuple[str, float]]:
+    given = draw_rounding(shape, dtype, generator)
+    for weight, beta in ((0.0, 20.0), (1.5, 20.0), (0.7, 2.0)):
+        found, wanted = (f(*given, bits=3, weight=weight, beta=beta) for f in (rounding.launch, rounding.reference))
+        for part in ("recon", "regulariser", "gradient"):
+            yield f"weight={weight} beta={beta} {part}", relative(getattr(found, part), getattr(wanted, part))
+
+
+def draw_packed(shape: tuple[int, ...], bits: int, generator: torch.Generator) -> dequant_matmul.Packed:
+    """N rows of K columns in G groups, weights of the size that keeps the size of x."""
+    rows, columns, groups = shape
+    levels = torch.randint(2**bits, (rows, columns), generator=generator)
+    scale = (0.5 + torch.rand(rows, groups, generator=generator)) / (2**bits * columns**0.5)
+    zero = torch.randint(2**bits, (rows, groups), generator=generator).float()
+    return dequant_matmul.Packed(dequant_matmul.pack(levels, bits), scale, zero, bits, columns)
+
+
+def check_dequant_matmul(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Iterator[tuple[str, float]]:
+    for bits in (3, 4):
+        packed = draw_packed(shape[1:], bits, generator)
+        x = torch.randn(shape[0], shape[2], generator=generator).to(dtype)
+        yield f"{bits} bits y", relative(dequant_matmul.launch(x, packed), dequant_matmul.reference(x, packed))
+
+
 CHECKS = {
     "headwise_rmsnorm": check_headwise_rmsnorm,
     "attention_column_mass": check_attention_column_mass,
     "pairwise_mismatch": check_pairwise_mismatch,
     "lcs": check_lcs,
     "voronoi_boxes": check_voronoi_boxes,
+    "rounding": check_rounding,
+    "dequant_matmul": check_dequant_matmul,
 }
 
 

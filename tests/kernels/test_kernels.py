@@ -22,6 +22,7 @@ from tests.kernels.interpreted import draw_boxes
 pytestmark = pytest.mark.timeout(240)  # a cold compilation of all cases takes 40 s on a busy host
 
 ROOT = Path(__file__).resolve().parents[2]
+KERNELS = ("headwise_rmsnorm", "attention_column_mass", "pairwise_mismatch", "lcs", "voronoi_boxes", "rounding", "dequant_matmul")
 SHARED_LIMIT = {80: 166_912, 90: 232_448}  # bytes a block may use (CUDA programming guide)
 # fp16 rounds at 2^-11, and weights are rounded once more before they meet the values; the interpreter cuts bf16 off instead of rounding it.
 TOLERANCE = {"float32": 1e-5, "float16": 2e-3, "bfloat16": 2**-7}
@@ -49,7 +50,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
-@pytest.mark.parametrize("kernel", ["headwise_rmsnorm", "attention_column_mass", "pairwise_mismatch", "lcs", "voronoi_boxes"])
+@pytest.mark.parametrize("kernel", KERNELS)
 def test_the_interpreted_kernel_equals_its_reference(interpreted: list[dict[str, Any]], kernel: str, dtype: str) -> None:
     cases = [c for c in interpreted if c["kernel"] == kernel and c["dtype"] == dtype]
     assert len(cases) >= 3
@@ -62,21 +63,21 @@ def test_the_interpreted_kernel_equals_its_reference(interpreted: list[dict[str,
 
 
 @pytest.mark.parametrize("capability", [80, 90])
-@pytest.mark.parametrize("kernel", ["headwise_rmsnorm", "attention_column_mass", "pairwise_mismatch", "lcs", "voronoi_boxes"])
+@pytest.mark.parametrize("kernel", KERNELS)
 def test_the_compiled_kernel_fits_the_device(compiled: list[dict[str, Any]], kernel: str, capability: int) -> None:
     cases = [c for c in compiled if c["case"].startswith(kernel) and c["capability"] == capability]
-    assert len(cases) >= {"pairwise_mismatch": 2, "voronoi_boxes": 3}.get(kernel, 4)
+    assert len(cases) >= {"pairwise_mismatch": 2, "voronoi_boxes": 3, "rounding": 2}.get(kernel, 4)
     for case in cases:
         assert case["registers"] <= 255, case
         assert case["registers"] * 32 * case["warps"] <= 65_536, case
         assert case["shared"] <= SHARED_LIMIT[capability], case
         assert case["stack"] == 0, f"spilled registers: {case}"
-        if "attention" in kernel and "bfloat16" in case["case"]:
+        if ("attention" in kernel or "prefill" in case["case"]) and "bfloat16" in case["case"]:
             assert case["matrix"] == {80: "mma.sync", 90: "wgmma"}[capability], case
 
 
 def test_importing_kernels_does_not_import_triton() -> None:
-    modules = ", ".join(f"kernels.{name}" for name in ("headwise_rmsnorm", "attention_column_mass", "pairwise_mismatch", "lcs", "voronoi_boxes"))
+    modules = ", ".join(f"kernels.{name}" for name in KERNELS)
     code = f"import sys, {modules}; sys.exit('triton' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"}, timeout=100).returncode == 0
 
