@@ -111,15 +111,14 @@ locally.
 """
 
 _RECONSTRUCTED = (
-    "The paper's text was not at hand: the algorithm is read from the authors' public code. Stated there: the metric, the compensation, "
-    "the learned rounding with its schedules, the grid search, the orders, the asymmetric correction. Chosen here: clusters and groups of 96, because 576 columns are "
+    "The paper's text was not at hand: the algorithm is read from the authors' public code. Stated there: the metric, the compensation, the learned "
+    "rounding with its schedules, the grid search, the orders, the asymmetric correction. Chosen here: clusters and groups of 96, because 576 columns are "
     "no multiple of 256; step t counts from 0; the grids of RTN and AdaRound are searched with their own block of H; decoupled learns from GPTQ's weights "
-    "on GPTQ's grid against the original layer. The asymmetric correction is off at first, because the telescoping identity holds only without it; here it works "
-    "stage after stage within a block, and in the layer view the matrices before are rounded to nearest. Learning and grid search are computed in float32, all else in float64. The model "
-    "has 135 million parameters, so the paper's figures cannot be repeated; after one block perplexity moves little: look at the layer's loss first."
+    "on GPTQ's grid against the original layer. The asymmetric correction is off at first, because the telescoping identity holds only without it; here it "
+    "works stage after stage within a block, and in the layer view the matrices before are rounded to nearest. Learning and grid search are computed in "
+    "float32, all else in float64. The model has 135 million parameters, so the paper's figures cannot be repeated; after one block perplexity moves "
+    "little: look at the layer's loss first."
 )
-
-_AUTHORS = "computed for this lab's method card, not in the paper"
 
 CARD = Card(
     slug="stla",
@@ -157,9 +156,9 @@ CARD = Card(
         Preset("no-push", "Where it fails: no regulariser", {"regulariser": 0.0}, 6, fails=True),
     ),
     exercise=(
-        Step("layer", "In the example round columns 0 and 1 by hand: flip 0-1 to 1-0. Which of the two objectives sees a difference?", ""),
-        Step("local", "Judged locally. Now judge globally: which bars of the clusters change, and what does the loss do?", ""),
-        Step("one-cluster", "All 576 columns are decided at once, in 200 steps. Try clusters of 96, then 16: where is the loss least, and why?", ""),
+        Step("layer", "In the example round columns 0 and 1 by hand: flip 0-1 to 1-0. Which of the two objectives sees a difference?", "TODO"),
+        Step("local", "Judged locally. Now judge globally: which bars of the clusters change, and what does the loss do?", "TODO"),
+        Step("one-cluster", "All 576 columns are decided at once, in 200 steps. Try clusters of 96, then 16: where is the loss least, and why?", "TODO"),
     ),
     claims=(),
     cheap={"layer": 1, "matrix": "v", "iterations": 10, "calibration_tokens": 256},

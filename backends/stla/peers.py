@@ -145,7 +145,7 @@ def _grids(original: torch.Tensor, second: torch.Tensor, bits: int, group: int |
 
 
 def _learned(original: torch.Tensor, second: torch.Tensor, fitted: Grid, begin: torch.Tensor, learning: Learning, watch: Watch) -> Quantised:
-    problem = Problem(torch.floor(begin / fitted.scale) + fitted.zero, fitted, second, original)
+    problem = Problem(torch.floor(begin / fitted.scale), fitted, second, original)
     codes = learn(begin, problem, learning, watch.check) if learning.iterations else fitted.codes(begin)
     return _quantised(original, second, codes, fitted, begin)
 

@@ -82,7 +82,8 @@ class Recorder:
             "cumulative": {"predicted": np.array(self.predicted), "measured": np.array(self.measured)},
             "learning": {
                 **{name: np.array(values) for name, values in self.curve.items()},
-                **{"soft": self.soft, "edges": SOFT_EDGES},
+                "soft": self.soft,
+                "edges": SOFT_EDGES,
                 "cluster": len(progress.clusters) - (1 if progress.step is None else 0),
             },
         }

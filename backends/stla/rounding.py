@@ -9,8 +9,9 @@ from dataclasses import dataclass
 import torch
 
 from backends.stla.grids import Grid
+from kernels import rounding as fused
+from kernels.rounding import MARGIN, STRETCH, rectified_sigmoid
 
-STRETCH, SHIFT = 1.2, -0.1  # of the rectified sigmoid
 EDGE = 1e-4  # a weight on its grid would start at an infinite V
 WARM_UP = 0.2  # share of the iterations without the regulariser
 BETA_FIRST, BETA_LAST = 20.0, 2.0
@@ -61,30 +62,26 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One cluster. base: floor(W / s) + z, (R, c). grid: (R, 1) or (R, c). metric: (c, c). reference: what the soft weights should be, (R, c)."""
+    """One cluster. floor: of W / s, (R, c). grid: (R, 1) or (R, c). metric: (c, c), symmetric. reference: what the soft weights should be, (R, c)."""
 
-    base: torch.Tensor
+    floor: torch.Tensor
     grid: Grid
     metric: torch.Tensor
     reference: torch.Tensor
 
     def to(self, dtype: torch.dtype) -> Problem:
-        return Problem(self.base.to(dtype), self.grid.to(dtype), self.metric.to(dtype), self.reference.to(dtype))
+        return Problem(self.floor.to(dtype), self.grid.to(dtype), self.metric.to(dtype), self.reference.to(dtype))
 
     def affine(self) -> tuple[torch.Tensor, torch.Tensor]:
         """ue = slope h + offset, both (R, c): a soft code is either clipped for no h, or, beyond the ends of the grid, for every h."""
-        inside = (self.base >= 0) & (self.base < self.grid.levels)
-        return self.grid.scale * inside, self.grid.values(self.base.clamp(0, self.grid.levels)) - self.reference
-
-
-def rectified_sigmoid(v: torch.Tensor) -> torch.Tensor:
-    """h(V) = clip(1.2 sigmoid(V) - 0.1, 0, 1), of any shape."""
-    return (STRETCH * torch.sigmoid(v) + SHIFT).clamp_(0, 1)
+        base = self.floor + self.grid.zero
+        inside = (base >= 0) & (base < self.grid.levels)
+        return self.grid.scale * inside, self.grid.values(base.clamp(0, self.grid.levels)) - self.reference
 
 
 def start(fraction: torch.Tensor) -> torch.Tensor:
     """V with h(V) = fraction; fractions of 0 and 1 become 0.0001 and 0.9999."""
-    sigmoid = (fraction.clamp(EDGE, 1 - EDGE) - SHIFT) / STRETCH
+    sigmoid = (fraction.clamp(EDGE, 1 - EDGE) + MARGIN) / STRETCH
     return torch.logit(sigmoid)
 
 
@@ -100,7 +97,7 @@ def _objective(
     v: torch.Tensor, slope: torch.Tensor, offset: torch.Tensor, metric: torch.Tensor, regulariser: float, beta: float | None
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     sigmoid = torch.sigmoid(v)
-    raw = STRETCH * sigmoid + SHIFT
+    raw = STRETCH * sigmoid - MARGIN
     soft = raw.clamp(0, 1)
     error = torch.addcmul(offset, slope, soft)
     pull = error @ metric
@@ -117,6 +114,21 @@ def _objective(
     return recon, penalty, torch.ops.aten.sigmoid_backward(clipped, sigmoid).mul_(STRETCH)
 
 
+def _objective_of(problem: Problem, regulariser: float) -> Callable[[torch.Tensor, float | None], tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
+    """The objective as a function of V and beta; on a CUDA device in float32 by the fused kernel, elsewhere with what does not change made once."""
+    if problem.metric.device.type == "cuda" and problem.metric.dtype == torch.float32:
+        grid = problem.grid
+
+        def by_kernel(v: torch.Tensor, beta: float | None) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+            given = (v, problem.floor, grid.scale, grid.zero, problem.reference, problem.metric)
+            found = fused.op(*given, bits=grid.levels.bit_length(), weight=0.0 if beta is None else regulariser, beta=beta or BETA_LAST)
+            return found.recon, found.regulariser / (regulariser or 1.0), found.gradient
+
+        return by_kernel
+    slope, offset = problem.affine()
+    return lambda v, beta: _objective(v, slope, offset, problem.metric, regulariser, beta)
+
+
 def learn(
     weights: torch.Tensor,
     problem: Problem,
@@ -128,15 +140,14 @@ def learn(
 
     weights: W_K, whose fraction is the start. check: called in each iteration and may raise. watch: sees every fifth iteration and the last.
     """
-    low = problem.to(learning.dtype)
-    slope, offset = low.affine()
+    look = _objective_of(problem.to(learning.dtype), learning.regulariser)
     fraction = (weights / problem.grid.scale - torch.floor(weights / problem.grid.scale)).to(learning.dtype)
     v = start(fraction)
     mean, square = torch.zeros_like(v), torch.zeros_like(v)
     first, second, epsilon = ADAM
     for iteration in range(learning.iterations):
         check()
-        recon, penalty, gradient = _objective(v, slope, offset, low.metric, learning.regulariser, learning.beta(iteration))
+        recon, penalty, gradient = look(v, learning.beta(iteration))
         if watch is not None and (iteration % WATCHED == 0 or iteration == learning.iterations - 1):
             watch(Step(iteration, float(recon.sum()), float(penalty.sum()), rectified_sigmoid(v)))
         mean.lerp_(gradient, 1 - first)
@@ -144,4 +155,4 @@ def learn(
         spread = (square / (1 - second ** (iteration + 1))).sqrt_().add_(epsilon)
         v.addcdiv_(mean, spread, value=-learning.rate(iteration) / (1 - first ** (iteration + 1)))
     up = (v >= 0).to(weights.dtype)
-    return (problem.base + up).clamp_(0, problem.grid.levels)
+    return (problem.floor + problem.grid.zero + up).clamp_(0, problem.grid.levels)

@@ -149,7 +149,7 @@ class _Sweep:
         codes = plain
         if objective != "nearest" and learning.iterations:
             goal = (metric, weights + correction) if objective == "global" else (seen, original)
-            problem = Problem(torch.floor(weights / fitted.scale) + fitted.zero, fitted, *goal)
+            problem = Problem(torch.floor(weights / fitted.scale), fitted, *goal)
             codes = learn(weights, problem, learning, self.watch.check, self._step if self.watch.progress else None)
         rounded, nearest = fitted.values(codes), fitted.values(plain)
         self.at[:, here], self.codes[:, here], self.weights[:, here] = weights, codes, rounded

@@ -15,12 +15,13 @@ JUDGED = (4, 256)  # windows and their tokens, for perplexity
 
 
 def calibration(tokenizer: Any, tokens: int, rng: np.random.Generator) -> torch.Tensor:
-    """Windows of the Constitution that begin at random places, no two at one; (tokens / 256, 256). Raises InputError where it is too short."""
+    """Windows of the Constitution that do not overlap, drawn at random; (tokens / 256, 256). Raises InputError where it is too short."""
     ids = _ids(tokenizer, texts.constitution().text)
-    count = tokens // WINDOW
-    if len(ids) < WINDOW + count:
-        raise InputError("calibration_tokens", f"the text has {len(ids)} tokens", f"choose at most {len(ids) - WINDOW}")
-    starts = np.sort(rng.choice(len(ids) - WINDOW + 1, size=count, replace=False))
+    shift = int(rng.integers(WINDOW))
+    there, count = (len(ids) - shift) // WINDOW, tokens // WINDOW
+    if count > there:
+        raise InputError("calibration_tokens", f"the text has {len(ids)} tokens", f"choose at most {WINDOW * there}")
+    starts = shift + WINDOW * np.sort(rng.choice(there, size=count, replace=False))
     return torch.as_tensor(ids[starts[:, None] + np.arange(WINDOW)])
 
 
