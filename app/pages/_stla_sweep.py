@@ -50,7 +50,7 @@ def sweep(data: Mapping[str, Any], params: Any) -> Figure:
         shapes.append({"type": "line", "name": "measured", **ends, "line": {"color": "$truth", "width": 2.5}})
     plot = layout(
         axis("column, as rounded", "index", range=[-0.5, columns - 0.5], showgrid=False, nticks=6) | {"domain": list(HEAT)},
-        axis("row of the matrix", "index", showgrid=False, autorange="reversed", nticks=6),
+        axis("row of the matrix", "index", showgrid=False, nticks=6),
         right=20,
         top=48,
         xaxis2=axis("cluster", "number", range=[0.4, count + 0.6], showgrid=False, anchor="y2", nticks=7, tickformat="d") | {"domain": list(BARS)},
