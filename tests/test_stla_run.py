@@ -21,10 +21,36 @@ from backends.stla.method import run
 from backends.stla.rounding import Learning
 from backends.validation import validate
 
-METRICS = "loss_rtn loss_adaround loss_gptq loss_gptq_act loss_stla loss_stla_local telescoping_error perplexity_full perplexity_stla seconds".split()
-PARAMS = (
-    "seed layer matrix bits cluster group order objective iterations learning_rate regulariser damping calibration_tokens mode asymmetric_correction by_hand"
-).split()
+METRICS = [
+    "loss_rtn",
+    "loss_adaround",
+    "loss_gptq",
+    "loss_gptq_act",
+    "loss_stla",
+    "loss_stla_local",
+    "telescoping_error",
+    "perplexity_full",
+    "perplexity_stla",
+    "seconds",
+]
+PARAMS = [
+    "seed",
+    "layer",
+    "matrix",
+    "bits",
+    "cluster",
+    "group",
+    "order",
+    "objective",
+    "iterations",
+    "learning_rate",
+    "regulariser",
+    "damping",
+    "calibration_tokens",
+    "mode",
+    "asymmetric_correction",
+    "by_hand",
+]
 
 
 def frames(live: str | None = None, **values: Any) -> list[Frame]:
@@ -111,7 +137,7 @@ def test_what_is_no_model_for_it_is_refused(decoder: Decoder) -> None:
     with pytest.raises(InputError, match="no blocks"):
         blocks.layers_of(torch.nn.Linear(2, 2))
     odd = SimpleNamespace(model=SimpleNamespace(layers=[SimpleNamespace(self_attn=SimpleNamespace(q_proj=torch.nn.Identity()))]))
-    with pytest.raises(InputError, match="no nn.Linear"):
+    with pytest.raises(InputError, match="is no nn"):
         blocks.layers_of(odd)
     with pytest.raises(InputError, match="output head shares"):
         blocks.linear_of(blocks.layers_of(decoder.model)[0], "lm_head")

@@ -58,11 +58,11 @@ def judged(data: Mapping[str, Any]) -> Figure | None:
     if not found:
         return None
     curves: list[tuple[str, str, np.ndarray, np.ndarray]] = []
-    for method, colour in (("stla", REMAINS), ("stla-local", LOCAL)):
+    for method, words, colour in (("stla", "STLA", REMAINS), ("stla-local", "judged locally", LOCAL)):
         if method in found:
-            curves.append((NAMES[method], colour, floats(found[method]["local"]), floats(found[method]["remaining"])))
+            curves.append((words, colour, floats(found[method]["local"]), floats(found[method]["remaining"])))
     first = found[next(iter(found))]
-    curves.append(("nearest of the same", NEAREST, floats(first["local_nearest"]), floats(first["remaining_nearest"])))
+    curves.append(("nearest", NEAREST, floats(first["local_nearest"]), floats(first["remaining_nearest"])))
     traces: list[Trace] = []
     for name, colour, local, remaining in curves:
         number = np.arange(1, local.size + 1)
@@ -158,7 +158,7 @@ def example(data: Mapping[str, Any]) -> Figure:
         traces.append(drawn | {"marker": {"color": faded, "line": {"width": 0}}})
     here = names.index(chosen)
     plot = layout(
-        axis("columns 0 and 1 rounded to; click a group", "share of a step", tickvals=at, ticktext=[n.replace("-", ", ") for n in names], range=[-0.6, 3.6]),
+        axis("columns 0 and 1", "share of a step", tickvals=at, ticktext=[n.replace("-", ", ") for n in names], range=[-0.6, 3.6]),
         axis("error", "squared output", rangemode="tozero"),
         top=30,
         barmode="overlay",
@@ -166,8 +166,8 @@ def example(data: Mapping[str, Any]) -> Figure:
     )
     local, ahead, final = (float(floats(found[key])[here]) for key in ("local", "global", "final"))
     summary = f"Three weights of 0.4 on the grid 0, 1. You round the first two to {chosen.replace('-', ', ')}: locally {local:.4f}, looking ahead {ahead:.4f}; "
-    summary += f"column 2 then wants {float(floats(found['wanted'])[here]):.2f}, becomes {int(floats(found['last'])[here])}, and the loss is {final:.3f}."
-    return Figure("example", "By hand: three weights", traces, plot, summary, height=HALF_PX)
+    summary += f"column 2 then wants {float(floats(found['wanted'])[here]):.2f}, becomes {int(floats(found['last'])[here])}, and the loss is {final:.3f}. Click a group to round them so."
+    return Figure("example", "By hand: three weights", traces, plot, summary, "wide", height=HALF_PX)
 
 
 def perplexity(data: Mapping[str, Any]) -> Figure | None:

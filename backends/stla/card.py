@@ -98,7 +98,8 @@ $$S_K=H_{KK}-H_{KF}H_{FF}^{-1}H_{FK}=(U_{KK}^\top U_{KK})^{-1},\qquad H^{-1}=U^\
 - **Order.** *Spin* gathers columns whose errors can cancel; *act* takes the strongest inputs first.
 - **Grid.** Scale and zero point of each group are searched (100 clip ratios) on weights as they are *now*, judged by $S$.
 - **Learning.** $h(V)=\mathrm{clip}(1.2\,\sigma(V)-0.1,0,1)$ lies between down and up. Adam lowers
-  $\operatorname{tr}\,(Q_V-W_K)S_K(Q_V-W_K)^\top+\lambda\sum(1-|2h-1|^\beta)$; the second term sets in after a fifth of the steps, $\beta$ falls from 20 to 2.
+  $\operatorname{tr}\,(Q_V-W_K)S_K(Q_V-W_K)^\top$ plus a push to 0 or 1, $\lambda\sum(1-|2h-1|^\beta)$, which sets in after a fifth of the steps; $\beta$ falls
+  from 20 to 2.
 - **Compensation.** $E=(W_K-Q_K)U_{KK}^{-1}$, then $W_F\leftarrow W_F-EU_{KF}$. Learning and compensation take turns and never fight.
 
 **Telescoping.** $L(Q)=\sum_K\operatorname{tr}\,(W_K-Q_K)S_K(W_K-Q_K)^\top$, exactly, for any rounding: the bars add up to the loss.
