@@ -152,10 +152,10 @@ def test_a_question_without_a_known_answer_hides_its_accuracy() -> None:
 
 
 def test_a_dragged_line_sets_the_warm_up() -> None:
-    assert page.on_event("matrix", {"type": "drag", "shape": "warm-up", "x0": 9.4}, {}) == Changes({"warmup": 8}, run=True)
-    assert page.on_event("matrix", {"type": "drag", "shape": "warm-up", "x0": -40}, {}) == Changes({"warmup": 0}, run=True)
-    assert page.on_event("matrix", {"type": "drag", "shape": "stop", "x0": 9.4}, {}) is None
-    assert page.on_event("matrix", {"type": "drag", "shape": "warm-up", "x0": "x"}, {}) is None
+    assert page.on_event("matrix", {"type": "drag", "shape": "warm-up", "x0": 9.4, "x1": 9.4}, {}) == Changes({"warmup": 8}, run=True)
+    assert page.on_event("matrix", {"type": "drag", "shape": "warm-up", "x0": -40, "x1": 5.5}, {"warmup": 4}) == Changes({"warmup": 0}, run=True)
+    assert page.on_event("matrix", {"type": "drag", "shape": "stop", "x0": 9.4, "x1": 9.4}, {}) is None
+    assert page.on_event("matrix", {"type": "drag", "shape": "warm-up", "x0": "x", "x1": 9.4}, {}) is None
 
 
 def test_a_clicked_dot_sets_the_controller() -> None:

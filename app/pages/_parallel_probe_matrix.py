@@ -16,6 +16,7 @@ FADED = 0.22  # what the stop saves
 CUT = alpha("$muted", 0.22)
 WRITTEN_ROWS, WRITTEN_COLUMNS = 40, 30  # a larger matrix has no room for words in its cells
 WARM_UP = "warm-up"  # name of the line that can be dragged
+LINE_AFTER = 1.5  # probes from W to the line: columns count from 1, and it stands between two
 ERROR = "ERR"
 
 
@@ -88,9 +89,9 @@ def matrix(data: Mapping[str, Any]) -> Figure | None:
         notes.append(label(stopped + 2.5, 0.0375, "stop", "$method", yref="paper", shift=(6, 0)))
     warmup = data["setting"]["warmup"]
     widest = int(found["room"]) + 1
-    if data["setting"]["prune"] is not None and warmup + 1.5 < widest:
-        shapes.append(rule(warmup + 1.5, WARM_UP, "$ink", dash="dot", width=2, editable=True))
-        notes.append(label(warmup + 1.5, 0.112, "judged from here", "$ink", yref="paper", shift=(5, 0), bgcolor="$surface/0.85"))
+    if data["setting"]["prune"] is not None and warmup + LINE_AFTER < widest:
+        shapes.append(rule(warmup + LINE_AFTER, WARM_UP, "$ink", dash="dot", width=2, editable=True))
+        notes.append(label(warmup + LINE_AFTER, 0.112, "judged from here", "$ink", yref="paper", shift=(5, 0), bgcolor="$surface/0.85"))
     plot = layout(
         axis("probe", f"number, one each {data['interval']} tokens", range=[0.5, widest + 0.5], showgrid=False, anchor="y2"),
         axis("branch", "rank, shortest first", domain=(0.15, 1.0), range=[size + 0.5, 0.5], showgrid=False, nticks=6),

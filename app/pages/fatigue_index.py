@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeGuard
+from typing import Any
 
+from app.dragging import is_number, moved_end
 from app.pages._fatigue_index_signals import attention, compared, drift, entropy, flips, prompt, repetition, temperature
 from app.pages._fatigue_index_study import known, scores, study
 from app.pages._fatigue_index_text import contributions, tokens
@@ -65,17 +66,11 @@ def on_event(view: str, event: Mapping[str, Any], params: Mapping[str, Any]) -> 
 
 
 def _dragged(field: str, event: Mapping[str, Any], params: Mapping[str, Any]) -> Changes | None:
-    """Held in the middle both ends of a line move, held near an end that one alone: what counts is the end that moved."""
-    before, *ends = params.get(field), event.get("y0"), event.get("y1")
-    if not _usable(before) or not all(_usable(end) for end in ends):
+    wanted = moved_end(event, params.get(field), along="y")
+    if wanted is None:
         return None
-    wanted = max((end for end in ends if _usable(end)), key=lambda y: abs(y - before))
     other = params.get("theta_low" if field == "theta" else "theta")
     low, high = (0.3, 0.9) if field == "theta" else (0.0, 0.9)
-    if _usable(other):  # the lower line stays below the upper one
+    if is_number(other):  # the lower line stays below the upper one
         low, high = (max(low, other), high) if field == "theta" else (low, min(high, other))
     return Changes({field: round(min(max(wanted, low), high), 2)}, run=True)
-
-
-def _usable(value: Any) -> TypeGuard[float]:
-    return isinstance(value, int | float) and not isinstance(value, bool) and -1e6 < value < 1e6

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeGuard
+from typing import Any
 
 import numpy as np
 
-from app.pages._parallel_probe_matrix import WARM_UP, matrix
+from app.dragging import is_number, moved_end
+from app.pages._parallel_probe_matrix import LINE_AFTER, WARM_UP, matrix
 from app.pages._parallel_probe_sweeps import HEIGHT, NAMES, SETTINGS, crowd, frontier, onsets, surface, told_setting
 from app.plotting import Changes, Figure, Panel, View, axis, bars, label, layout, stacked_when_narrow
 from backends.contract import Frame
@@ -43,16 +44,13 @@ def on_event(view: str, event: Mapping[str, Any], params: Mapping[str, Any]) -> 
     """The warm-up line dragged sets the warm-up; a click on a setting of the frontier takes it."""
     kind = event.get("type")
     if view == "matrix" and kind == "drag" and event.get("shape") == WARM_UP:
-        place = event.get("x0")
-        return Changes({"warmup": min(LATEST, max(0, round(place - 1.5)))}, run=True) if _usable(place) else None
+        warmup = params.get("warmup")
+        place = moved_end(event, warmup + LINE_AFTER if is_number(warmup) else None)
+        return None if place is None else Changes({"warmup": min(LATEST, max(0, round(place - LINE_AFTER)))}, run=True)
     if view == "frontier" and kind == "click" and event.get("trace") == SETTINGS:
         setting = told_setting(str(event.get("customdata")))
         return None if setting is None else Changes(setting, run=True)
     return None
-
-
-def _usable(value: Any) -> TypeGuard[float]:
-    return isinstance(value, int | float) and not isinstance(value, bool) and -1e6 < value < 1e6
 
 
 def _tokens(data: Mapping[str, Any]) -> Figure | None:

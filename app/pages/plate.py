@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeGuard
+from typing import Any
 
+from app.dragging import is_number, moved_end
 from app.pages import _plate_change as change
 from app.pages import _plate_choice as choice
 from app.pages._plate_plane import plane
@@ -45,18 +46,9 @@ def _chosen(data: Mapping[str, Any]) -> list[View]:
 def on_event(view: str, event: Mapping[str, Any], params: Mapping[str, Any]) -> Changes | None:
     """The line τ dragged sets the fence; a point of the dial clicked sets the number of rows; both start a run."""
     if view == "energy" and event.get("type") == "drag" and event.get("shape") == "tau":
-        ends = [y for y in (event.get("y0"), event.get("y1")) if _usable(y)]
-        if len(ends) < 2:
-            return None
-        was = params.get("energy")
-        # A line held near one end moves that end alone: what counts is the end that moved.
-        moved = max(ends, key=lambda y: abs(y - was)) if _usable(was) else ends[0]
-        return Changes({"energy": round(min(max(moved, LOWEST_TAU), HIGHEST_TAU), 2)}, run=True)
+        moved = moved_end(event, params.get("energy"), along="y")
+        return None if moved is None else Changes({"energy": round(min(max(moved, LOWEST_TAU), HIGHEST_TAU), 2)}, run=True)
     rank = event.get("x")
-    if view == "ranks" and event.get("type") == "click" and _usable(rank):
+    if view == "ranks" and event.get("type") == "click" and is_number(rank):
         return Changes({"rank": min(max(round(rank), 1), MOST_ROWS)}, run=True)
     return None
-
-
-def _usable(value: Any) -> TypeGuard[float]:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e9

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from backends import contract
-from backends.contract import Card, Claim, Metric, Paper, Preset, Step, Upload, Weight
+from backends.contract import Card, Claim, Metric, Paper, Preset, Step, Upload, Weight, in_group
 
 _Interval = Annotated[int, Field(ge=1, le=5000)]
 _Stable = Annotated[int, Field(ge=1, le=100)]
@@ -18,44 +18,40 @@ _Difficulty = Annotated[float, Field(ge=0, le=1)]
 TINY = "tiny"
 
 
-def _extra(group: str, *, advanced: bool = True, **more: Any) -> dict[str, Any]:
-    return {"group": group, **({"advanced": True} if advanced else {}), **more}
-
-
 class Params(contract.Params):
     """Params of one ensemble and its controller."""
 
     source: Literal["reasoner", "synthetic", "pool"] = Field(
         "reasoner",
         description="A tiny network that reasons here and now, generated branches, or a file of yours",
-        json_schema_extra=_extra("Branches", advanced=False),
+        json_schema_extra=in_group("Branches", advanced=False),
     )
     branches: int = Field(
-        32, title="Branches N", ge=2, le=128, description="Lines of thought side by side", json_schema_extra=_extra("Branches", advanced=False, unit="count")
+        32, title="Branches N", ge=2, le=128, description="Lines of thought side by side", json_schema_extra=in_group("Branches", advanced=False, unit="count")
     )
     stable: _Stable | Literal["auto", "off"] = Field(
         "auto",
         title="Stable for u",
         description="Stop when the vote has repeated itself so many times",
-        json_schema_extra=_extra("Controller", advanced=False, unit="probes", live=True, slider=[2, 60]),
+        json_schema_extra=in_group("Controller", advanced=False, unit="probes", live=True, slider=[2, 60]),
     )
     prune: _Prune | Literal["auto", "off"] = Field(
         "auto",
         title="Cut after k",
         description="Disagreements in a row that cut a branch",
-        json_schema_extra=_extra("Controller", advanced=False, unit="probes", live=True, slider=[2, 20]),
+        json_schema_extra=in_group("Controller", advanced=False, unit="probes", live=True, slider=[2, 20]),
     )
     warmup: _WarmUp | Literal["auto"] = Field(
         "auto",
         title="Warm-up W",
         description="Probes before disagreement counts",
-        json_schema_extra=_extra("Controller", advanced=False, unit="probes", live=True, slider=[0, 30]),
+        json_schema_extra=in_group("Controller", advanced=False, unit="probes", live=True, slider=[0, 30]),
     )
     interval: _Interval | Literal["auto"] = Field(
         "auto",
         title="Probe interval Δ",
         description="Tokens between two probes; a file brings its own",
-        json_schema_extra=_extra("Branches", unit="tokens", slider=[8, 64]),
+        json_schema_extra=in_group("Branches", unit="tokens", slider=[8, 64]),
     )
     leaves: int = Field(
         6,
@@ -63,39 +59,39 @@ class Params(contract.Params):
         ge=3,
         le=8,
         description="How hard the drawn questions of the reasoner are",
-        json_schema_extra=_extra("Branches", unit="count"),
+        json_schema_extra=in_group("Branches", unit="count"),
     )
     difficulty: _Difficulty | Literal["drawn"] = Field(
-        "drawn", description="Of synthetic questions; drawn: from their law", json_schema_extra=_extra("Branches", unit="relative")
+        "drawn", description="Of synthetic questions; drawn: from their law", json_schema_extra=in_group("Branches", unit="relative")
     )
     question: str = Field(
         "",
         max_length=400,
         description="Your own instead of a drawn one: ((3+4)*(2-7)) for the tiny reasoner, any words for a real model",
-        json_schema_extra=_extra("Branches"),
+        json_schema_extra=in_group("Branches"),
     )
-    questions: int = Field(1, ge=1, le=300, description="How many are asked; the first is shown", json_schema_extra=_extra("Branches", unit="count"))
-    temperature: float = Field(1.0, ge=0.3, le=1.5, description="Of the model's sampling", json_schema_extra=_extra("Branches", unit="relative"))
+    questions: int = Field(1, ge=1, le=300, description="How many are asked; the first is shown", json_schema_extra=in_group("Branches", unit="count"))
+    temperature: float = Field(1.0, ge=0.3, le=1.5, description="Of the model's sampling", json_schema_extra=in_group("Branches", unit="relative"))
     longest: _Longest | Literal["auto"] = Field(
         "auto",
         title="Longest branch",
         description="A model's branch is ended here; the tiny reasoner takes at most 256, a real model 5,120",
-        json_schema_extra=_extra("Branches", unit="tokens", scale="log"),
+        json_schema_extra=in_group("Branches", unit="tokens", scale="log"),
     )
     model: str = Field(
         TINY,
         min_length=1,
         max_length=200,
         description="The tiny reasoner, or on a host with a GPU a thinking model of the hub, such as Qwen/Qwen3-0.6B",
-        json_schema_extra=_extra("Branches"),
+        json_schema_extra=in_group("Branches"),
     )
     pool: Upload | None = Field(
-        None, title="Your pool (JSON)", description="question, gold_answer, probe_freq, each_branch", json_schema_extra=_extra("Branches", accept=".json")
+        None, title="Your pool (JSON)", description="question, gold_answer, probe_freq, each_branch", json_schema_extra=in_group("Branches", accept=".json")
     )
     method: Literal["parallel-probe", "sc", "asc", "esc", "sac"] = Field(
         "parallel-probe",
         description="Whose figures stand in the strip: Parallel-Probe, plain voting, or voting that stops early in other ways",
-        json_schema_extra=_extra("Controller"),
+        json_schema_extra=in_group("Controller"),
     )
 
 

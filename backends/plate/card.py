@@ -7,13 +7,9 @@ from typing import Any, Literal
 from pydantic import Field
 
 from backends import contract
-from backends.contract import Card, Claim, Metric, Paper, Preset, Step, Weight
+from backends.contract import Card, Claim, Metric, Paper, Preset, Step, Weight, in_group
 
 STEPS_A_LANGUAGE_STEP = 20  # a step of the language model takes half a second of one core
-
-
-def _extra(group: str, *, advanced: bool = True, **more: Any) -> dict[str, Any]:
-    return {"group": group, **({"advanced": True} if advanced else {}), **more}
 
 
 class Params(contract.Params):
@@ -25,7 +21,7 @@ class Params(contract.Params):
         ge=1,
         le=512,
         description="Neurons of each layer that may move; at most nine tenths of them do",
-        json_schema_extra=_extra("PLATE", advanced=False, slider=[1, 230], scale="log", unit="rows"),
+        json_schema_extra=in_group("PLATE", advanced=False, slider=[1, 230], scale="log", unit="rows"),
     )
     energy: float = Field(
         0.8,
@@ -33,15 +29,15 @@ class Params(contract.Params):
         ge=0,
         le=1,
         description="Share of the frozen rows' energy that learning must not touch: more leaves fewer directions",
-        json_schema_extra=_extra("PLATE", advanced=False, slider=[0.5, 0.99], unit="share"),
+        json_schema_extra=in_group("PLATE", advanced=False, slider=[0.5, 0.99], unit="share"),
     )
     data: Literal["digits", "moons", "language"] = Field(
         "digits",
         description="Digits 0-4 then 5-9; two pairs of moons; or English then Middle English on a language model (slow)",
-        json_schema_extra=_extra("Tasks", advanced=False),
+        json_schema_extra=in_group("Tasks", advanced=False),
     )
     lora_rank: int = Field(
-        16, title="LoRA rank", ge=1, le=128, description="Rank of the LoRA peer", json_schema_extra=_extra("Tasks", scale="log", unit="rank")
+        16, title="LoRA rank", ge=1, le=128, description="Rank of the LoRA peer", json_schema_extra=in_group("Tasks", scale="log", unit="rank")
     )
     steps: int = Field(
         400,
@@ -49,31 +45,33 @@ class Params(contract.Params):
         ge=50,
         le=2000,
         description="Optimiser steps of every method; the language model takes a twentieth of them",
-        json_schema_extra=_extra("Tasks", scale="log", unit="steps"),
+        json_schema_extra=in_group("Tasks", scale="log", unit="steps"),
     )
-    scale: float = Field(1.0, title="Scale ρ", ge=0.1, le=2, description="Factor of the change of weights", json_schema_extra=_extra("PLATE", unit="relative"))
+    scale: float = Field(
+        1.0, title="Scale ρ", ge=0.1, le=2, description="Factor of the change of weights", json_schema_extra=in_group("PLATE", unit="relative")
+    )
     max_rank: int = Field(
         512,
         title="Most directions",
         ge=8,
         le=512,
         description="Upper bound of the directions k of a layer",
-        json_schema_extra=_extra("PLATE", scale="log", unit="directions"),
+        json_schema_extra=in_group("PLATE", scale="log", unit="directions"),
     )
     q_mode: Literal["exact", "randomised", "random", "top-energy"] = Field(
         "exact",
         title="Directions Q",
         description="Least energy, exactly or as the released code estimates it; at random; or the wrong side",
-        json_schema_extra=_extra("PLATE"),
+        json_schema_extra=in_group("PLATE"),
     )
     row_rule: Literal["redundant", "random", "least-redundant"] = Field(
         "redundant",
         title="Rows B",
         description="Which rows may move: those most like the others, any, or those least like them",
-        json_schema_extra=_extra("PLATE"),
+        json_schema_extra=in_group("PLATE"),
     )
     learning_rate: float = Field(
-        1e-3, ge=1e-5, le=1e-1, description="Of Adam, for every method", json_schema_extra=_extra("Tasks", scale="log", slider=[1e-4, 1e-2], unit="per step")
+        1e-3, ge=1e-5, le=1e-1, description="Of Adam, for every method", json_schema_extra=in_group("Tasks", scale="log", slider=[1e-4, 1e-2], unit="per step")
     )
 
 

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from backends import contract
-from backends.contract import Card, Metric, Paper, Preset, Step, Weight
+from backends.contract import Card, Metric, Paper, Preset, Step, Weight, in_group
 
 _Group = Annotated[int, Field(ge=1, le=1536)]
-
-
-def _extra(group: str, *, advanced: bool = True, **more: Any) -> dict[str, Any]:
-    return {"group": group, **({"advanced": True} if advanced else {}), **more}
 
 
 class Params(contract.Params):
@@ -23,7 +19,7 @@ class Params(contract.Params):
         "global",
         title="Judged by",
         description="Global: the error that remains after later columns have compensated (STLA). Local: the error as it stands",
-        json_schema_extra=_extra("Rounding", advanced=False),
+        json_schema_extra=in_group("Rounding", advanced=False),
     )
     cluster: int = Field(
         96,
@@ -31,7 +27,7 @@ class Params(contract.Params):
         ge=1,
         le=1536,
         description="Columns that are decided together; it divides the group, or the group divides it",
-        json_schema_extra=_extra("Rounding", advanced=False, control="number", unit="columns"),
+        json_schema_extra=in_group("Rounding", advanced=False, control="number", unit="columns"),
     )
     regulariser: float = Field(
         1.0,
@@ -39,44 +35,44 @@ class Params(contract.Params):
         ge=0,
         le=3,
         description="How hard soft roundings are pushed to up or down",
-        json_schema_extra=_extra("Rounding", advanced=False),
+        json_schema_extra=in_group("Rounding", advanced=False),
     )
     mode: Literal["layer", "block"] = Field(
         "layer",
         description="One matrix with all peers, or the seven matrices of a block and the perplexity",
-        json_schema_extra=_extra("Layer", advanced=False),
+        json_schema_extra=in_group("Layer", advanced=False),
     )
-    layer: int = Field(3, ge=0, le=29, description="Block of the model, from 0", json_schema_extra=_extra("Layer", control="number", unit="index"))
+    layer: int = Field(3, ge=0, le=29, description="Block of the model, from 0", json_schema_extra=in_group("Layer", control="number", unit="index"))
     matrix: Literal["q", "k", "v", "o", "gate", "up", "down"] = Field(
-        "v", description="Matrix of the block; in block mode all seven are rounded", json_schema_extra=_extra("Layer")
+        "v", description="Matrix of the block; in block mode all seven are rounded", json_schema_extra=in_group("Layer")
     )
-    bits: int = Field(3, ge=2, le=8, description="Bits of a weight", json_schema_extra=_extra("Grid", slider=[2, 4], unit="bits"))
+    bits: int = Field(3, ge=2, le=8, description="Bits of a weight", json_schema_extra=in_group("Grid", slider=[2, 4], unit="bits"))
     group: _Group | Literal["per-channel"] = Field(
         96,
         title="Group",
         description="Columns of a row that share scale and zero point; it divides the matrix's columns (576, or 1536 for down)",
-        json_schema_extra=_extra("Grid", unit="columns"),
+        json_schema_extra=in_group("Grid", unit="columns"),
     )
     order: Literal["spin", "act", "none"] = Field(
-        "spin", description="Spin gathers columns whose errors can cancel; act takes strong inputs first", json_schema_extra=_extra("Rounding")
+        "spin", description="Spin gathers columns whose errors can cancel; act takes strong inputs first", json_schema_extra=in_group("Rounding")
     )
-    iterations: int = Field(200, ge=0, le=1000, description="Steps of learning for a cluster; 0 is nearest rounding", json_schema_extra=_extra("Learning"))
+    iterations: int = Field(200, ge=0, le=1000, description="Steps of learning for a cluster; 0 is nearest rounding", json_schema_extra=in_group("Learning"))
     learning_rate: float = Field(
-        0.015, ge=0.005, le=0.1, description="Of Adam, falling to 0.3 of it", json_schema_extra=_extra("Learning", scale="log", unit="logit per step")
+        0.015, ge=0.005, le=0.1, description="Of Adam, falling to 0.3 of it", json_schema_extra=in_group("Learning", scale="log", unit="logit per step")
     )
     damping: float = Field(
-        0.01, ge=0, le=0.1, description="Added to the diagonal of H, relative to its mean", json_schema_extra=_extra("Learning", unit="share")
+        0.01, ge=0, le=0.1, description="Added to the diagonal of H, relative to its mean", json_schema_extra=in_group("Learning", unit="share")
     )
     asymmetric_correction: bool = Field(
         False,
         description="Inputs as already rounded matrices before this one make them, and the correction for it (GPTAQ)",
-        json_schema_extra=_extra("Learning"),
+        json_schema_extra=in_group("Learning"),
     )
     calibration_tokens: int = Field(
-        2048, ge=256, le=4096, description="Tokens that H is measured on, in windows of 256", json_schema_extra=_extra("Learning", unit="tokens")
+        2048, ge=256, le=4096, description="Tokens that H is measured on, in windows of 256", json_schema_extra=in_group("Learning", unit="tokens")
     )
     by_hand: Literal["0-0", "0-1", "1-0", "1-1"] = Field(
-        "0-0", title="By hand: columns 0 and 1", description="Your rounding of the example with three weights", json_schema_extra=_extra("Example", live=True)
+        "0-0", title="By hand: columns 0 and 1", description="Your rounding of the example with three weights", json_schema_extra=in_group("Example", live=True)
     )
 
 
