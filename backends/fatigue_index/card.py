@@ -104,13 +104,13 @@ class Params(contract.Params):
             "Companion paper. SCA: read prompt and tail anew when attention is below 0.010. PAR: the same every 50 tokens. "
             "ERD: steer the temperature. PAUSE: a self-check every 50 tokens"
         ),
-        json_schema_extra=_extra("Treatment"),
+        json_schema_extra=_extra("Treatment, study"),
     )
     study: bool = Field(
         False,
         title="Study of 20 prompts",
         description="Write after twenty bundled prompts at once and compare the index with repetition",
-        json_schema_extra=_extra("Study"),
+        json_schema_extra=_extra("Treatment, study"),
     )
     model: str = Field(
         BUNDLED, min_length=1, max_length=200, description="The bundled model, or a hub name where the host has access", json_schema_extra=_extra("Text")
