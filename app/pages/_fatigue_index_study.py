@@ -9,6 +9,7 @@ import numpy as np
 
 from app.plotting import Figure, Panel, axis, floats, label, layout, plain_text, scatter
 
+LETTERS = 48  # of a prompt, beside its point
 KNOWN = (
     ("paper: HotpotQA, OPT-2.7B", "7,405", "0.848", "0.976", "18\u201321 to 1.4\u20131.7"),
     ("paper: SQuAD, OPT-2.7B", "10,000", "0.856", "", ""),
@@ -24,7 +25,11 @@ def study(data: Mapping[str, Any]) -> Figure:
     shown = [f"{plain_text(p)}<br>index {x:.2f}, repetition {y:.0%}" for p, x, y in zip(found["prompts"], fi, ratio, strict=True)]
     trace = scatter(fi, ratio, "texts", "$method", size=11, hover="%{text}", text=shown)
     rho, low, high = found["scores"][0][1:4]
-    said = "no text repeats yet" if rho is None else f"\u03c1 = {rho:.2f}" + ("" if low is None else f", 95 % from {low:.2f} to {high:.2f}")
+    said = (
+        "no text repeats yet"
+        if rho is None
+        else f"\u03c1 = {rho:.2f}" + ("" if low is None else f", 95 % from {round(low, 2) + 0.0:.2f} to {round(high, 2) + 0.0:.2f}")
+    )  # no minus before a zero
     top = max(0.2, 1.15 * float(ratio.max()))
     room = max(0.02, 0.12 * float(np.ptp(fi)))
     names = [int(i) for i in np.argsort(-ratio)[:1] if ratio[i] > 0.02]
@@ -32,7 +37,7 @@ def study(data: Mapping[str, Any]) -> Figure:
     middle = float(fi.min() + fi.max()) / 2
     for i in names:
         right = fi[i] > middle
-        text = plain_text(str(found["prompts"][i])[:40])
+        text = plain_text(_short(str(found["prompts"][i])))
         notes.append(label(float(fi[i]), float(ratio[i]), text, "$muted", anchor="right" if right else "left", shift=(-10 if right else 10, 0)))
     plot = layout(
         axis("mean Fatigue Index of a text", "no unit", range=[float(fi.min()) - room, float(fi.max()) + room]),
@@ -80,3 +85,7 @@ def known(data: Mapping[str, Any]) -> Panel:
 
 def _round(value: Any) -> float | None:
     return None if value is None else round(float(value), 3)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= LETTERS else text[: LETTERS - 1] + "\u2026"

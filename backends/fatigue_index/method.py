@@ -117,6 +117,7 @@ class _Run:
         data = {
             "made_by": self.made_by(said, f"{len(prompt.ids)} prompt tokens, at most {plan.max_new} new"),
             "prompt": self.words(prompt),
+            "room": plan.max_new,
             "inserted": len(plan.self_check),
         }
         yield Frame(0.01, f"{len(prompt.ids)} prompt tokens are being read", {}, data | {"notes": list(self.notes)})
@@ -241,7 +242,7 @@ class _Run:
         }
         own = rows[0].correlation
         rho = "not defined yet: no text repeats" if own.rho is None else f"{own.rho:.2f}"
-        between = "" if own.low is None else f" (95 % from {own.low:.2f} to {own.high:.2f})"
+        between = "" if own.low is None or own.high is None else f" (95 % from {round(own.low, 2) + 0.0:.2f} to {round(own.high, 2) + 0.0:.2f})"
         message = f"twenty texts, {max(tokens)} tokens: rank correlation of index and repetition {rho}{between}; other figures are means over the texts"
         return Frame(progress, message, metrics, data | {"study": picture.study(found, rows, STUDY, tokens)})
 
