@@ -218,3 +218,16 @@ def test_the_shipped_reasoner_is_accepted(model: Any) -> None:
     assert found.accepted, found
     assert found.accuracy >= found.single_branch, "a vote helps"
     assert found.sequential < found.sequential_sc
+
+
+@pytest.mark.slow  # forty questions take most of a minute
+def test_the_model_card_says_what_the_weights_do(model: Any) -> None:
+    defaults = Params()
+    found = acceptance.measure(model, train.QUESTIONS, defaults.leaves, defaults.temperature)
+    text = reasoner.WEIGHTS.with_name("MODEL_CARD.md").read_text(encoding="utf-8")
+    for name, value in (("branches that come out right", found.single_branch), ("onset ratio, mean", found.onset)):
+        stated = re.search(rf"\| {name} \| ([\d.]+) \|", text)
+        assert stated is not None
+        assert value == pytest.approx(float(stated[1]), abs=0.02)
+    assert f"--leaves {defaults.leaves} --temperature {defaults.temperature:g}" in text
+    assert f"`{reasoner.WEIGHTS.name}`" in text

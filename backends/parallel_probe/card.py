@@ -121,6 +121,9 @@ own tokens are not counted, as in the paper. If all always agree, a run ends aft
 
 **Peers** on the very same branches: SC, the majority of final answers; ASC, one branch after the other until the lead is sure
 ($1-\text{Beta}(0.5;v_1+1,v_2+1)>0.95$); ESC, windows of 8 until one is of one mind; SAC, each branch stops by itself when *its own* answer repeats.
+
+**What the paper reports** for Qwen3-0.6B (right, total tokens; AIME24 and AIME25): all parts 25.8%, 736k; without cutting 23.9%, 844k; without
+stopping 25.5%, 799k; without warm-up 23.5%, 595k; SAC 22.4%, 820k.
 """
 
 _RECONSTRUCTED = (
@@ -128,8 +131,9 @@ _RECONSTRUCTED = (
     "step W on, finished branches keep voting. The text does not print u, k and W of its main table; 40, 7 and 15 come from the release. "
     "Reconstructed here: the tiny reasoner, its training and the scaled setting (Δ = 16, u = 8, k = 4, W = 4; SAC repeats 3 instead of 14); the generator, "
     "whose branches are synthetic and only have the statistics of published pools. u counts probes: another Δ changes its meaning, and short branches "
-    "never reach 40. Answers are normalised before they vote, or 1/2 and \\frac12 would never agree. It is not without loss: in the paper Qwen3-1.7B loses "
-    "1.9 points. "
+    "never reach 40. A pool with more branches than asked for is replayed in 10 shuffles (the release: 100). Answers are normalised before they vote, or "
+    "1/2 and \\frac12 would never agree. It is not without loss: in the paper Qwen3-1.7B loses 1.9 points. With one question, the sweeps below are made of "
+    "60 synthetic ones. "
     "A real model needs a host with a GPU. An endpoint that only chats cannot be probed, because it does not go on from a prefix."
 )
 
