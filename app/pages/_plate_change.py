@@ -142,7 +142,9 @@ def moons(data: Mapping[str, Any]) -> Figure | None:
     first, second = axes.pop("xaxis"), axes.pop("yaxis")
     plot = layout(first, second, top=28, annotations=notes, meta=_one_above_the_other(notes, len(names)), **axes)
     told = ", ".join(f"{name_of(name, data)} {value:.2f}" for name, value in means.items())
-    summary = f"Where the old task's function bends: darker is more. Dots: old moons, crosses: new ones. Mean drift on the old moons: {told}."
+    summary = (
+        f"Where the old task's function bends: the stronger the colour, the more. Dots: old moons, crosses: new ones. Mean drift on the old moons: {told}."
+    )
     return Figure("moons", "Drift over the plane", traces, plot, summary, "wide", height=360)
 
 

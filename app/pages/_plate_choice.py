@@ -31,7 +31,7 @@ def scores(data: Mapping[str, Any]) -> Figure:
         axis("rows", "count"),
         top=30,
         barmode="stack",
-        annotations=key_row(("■ may move", "$method"), ("■ stay frozen", "$muted")),
+        annotations=key_row(("■ may move  ", "$method"), ("■ stay frozen", "$muted")),
     )
     summary = f"Layer {found['name']}: {found['rows']} of {found['d_out']} rows may move; the least redundant of them scores {found['cut']:.3f}."
     return Figure("scores", "Which neurons repeat others", traces, plot, summary, height=380)
@@ -108,7 +108,7 @@ def widths(data: Mapping[str, Any]) -> Figure:
     )
     row = max(layers, key=lambda row: row["k_exact"])
     summary = f"{_short(row['name'])}: {row['k_exact']} directions exactly, {row['estimates'][probes[0]]} by the released code's two probes, "
-    summary += f"{row['estimates'][probes[-1]]} by {probes[-1]}: more probes do not come nearer, since the rotation flattens the energies."
+    summary += f"{row['estimates'][probes[-1]]} by {probes[-1]} probes: more do not come nearer, since the rotation flattens the energies."
     return Figure("widths", "How many directions: exact and estimated", traces, plot, summary, height=380)
 
 

@@ -154,9 +154,9 @@ CARD = Card(
         Preset("fenced", "128 rows, high fence", {"rank": 128, "energy": 0.98}, 14),
         Preset("wrong-side", "The wrong directions", {"rank": 128, "q_mode": "top-energy"}, 14),
         Preset("estimated", "k from two probes", {"q_mode": "randomised"}, 14),
-        Preset("moons", "Two pairs of moons", {"data": "moons"}, 13),
-        Preset("language", "English, then Middle English", {"data": "language", "rank": 64, "learning_rate": 2e-3}, 75),
-        Preset("too-small", "Where it fails: two rows", {"data": "moons", "rank": 2}, 13, fails=True),
+        Preset("moons", "Two pairs of moons", {"data": "moons", "rank": 64}, 12),
+        Preset("language", "English, then Middle English", {"data": "language", "rank": 64, "learning_rate": 5e-4}, 75),
+        Preset("too-small", "Where it fails: two rows", {"data": "moons", "rank": 2}, 12, fails=True),
     ),
     exercise=(
         Step(
