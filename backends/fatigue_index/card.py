@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from backends import contract
-from backends.contract import Card, Claim, Metric, Paper, Preset, Step, Weight
+from backends.contract import Card, Claim, Metric, Paper, Preset, Step, Weight, in_group
 
 BUNDLED = "bundled:smollm2-135m-instruct"
 DEFAULT_PROMPT = "Explain in three short steps how to make a cup of tea, then tell a long story about the tea."
@@ -16,51 +16,47 @@ PAPER_WEIGHTS = [0.40, 0.35, 0.25]
 _Share = Annotated[float, Field(ge=0, le=1)]
 
 
-def _extra(group: str, *, advanced: bool = True, **more: Any) -> dict[str, Any]:
-    return {"group": group, **({"advanced": True} if advanced else {}), **more}
-
-
 class Params(contract.Params):
     """Params of one watched text, or of a study of twenty."""
 
     prompt: str = Field(
-        DEFAULT_PROMPT, max_length=4000, description="What the model is asked to write", json_schema_extra=_extra("Text", advanced=False, lines=3)
+        DEFAULT_PROMPT, max_length=4000, description="What the model is asked to write", json_schema_extra=in_group("Text", advanced=False, lines=3)
     )
     decoding: Literal["top-p", "greedy"] = Field(
-        "top-p", description="Draw from the likeliest tokens, or always take the likeliest one", json_schema_extra=_extra("Text", advanced=False)
+        "top-p", description="Draw from the likeliest tokens, or always take the likeliest one", json_schema_extra=in_group("Text", advanced=False)
     )
     temperature: float = Field(
-        1.0, ge=0.1, le=1.5, description="Below 1 the draw is sharper; greedy decoding has none", json_schema_extra=_extra("Text", advanced=False)
+        1.0, ge=0.1, le=1.5, description="Below 1 the draw is sharper; greedy decoding has none", json_schema_extra=in_group("Text", advanced=False)
     )
-    top_p: float = Field(0.95, ge=0.5, le=1.0, description="Share of probability from which a token is drawn", json_schema_extra=_extra("Text", unit="share"))
-    max_new: int = Field(100, title="New tokens", ge=20, le=300, description="Tokens to write at most", json_schema_extra=_extra("Text", unit="tokens"))
+    top_p: float = Field(0.95, ge=0.5, le=1.0, description="Share of probability from which a token is drawn", json_schema_extra=in_group("Text", unit="share"))
+    max_new: int = Field(100, title="New tokens", ge=20, le=300, description="Tokens to write at most", json_schema_extra=in_group("Text", unit="tokens"))
     drop_first: bool = Field(
         False,
         title="Leave out token 0",
         description="Attention to the prompt is counted without its first token, where the sink stands",
-        json_schema_extra=_extra("Signals", advanced=False, live=True),
+        json_schema_extra=in_group("Signals", advanced=False, live=True),
     )
     prefix: int = Field(
-        64, title="Prefix K", ge=8, le=256, description="Prompt tokens whose attention counts", json_schema_extra=_extra("Signals", live=True, unit="tokens")
+        64, title="Prefix K", ge=8, le=256, description="Prompt tokens whose attention counts", json_schema_extra=in_group("Signals", live=True, unit="tokens")
     )
     slice: Literal["prompt", "instruction"] = Field(
         "prompt",
         title="Slice begins at",
         description="The prompt's first token, which is system text here, or the first of your own words (this lab's addition)",
-        json_schema_extra=_extra("Signals"),
+        json_schema_extra=in_group("Signals"),
     )
     state: Literal["after", "before"] = Field(
         "after",
         title="State, final norm",
         description="Drift of the hidden state after or before the final norm",
-        json_schema_extra=_extra("Signals"),
+        json_schema_extra=in_group("Signals"),
     )
     weights: list[_Share] = Field(
         PAPER_WEIGHTS,
         min_length=3,
         max_length=3,
         description="Of the three penalties; divided by their sum where it is not 1",
-        json_schema_extra=_extra("Index", labels=["Attention", "Entropy", "Drift"]),
+        json_schema_extra=in_group("Index", labels=["Attention", "Entropy", "Drift"]),
     )
     entropy_low: float = Field(
         3.8,
@@ -68,10 +64,10 @@ class Params(contract.Params):
         ge=0.1,
         le=10.0,
         description="Entropy below which a model is too sure",
-        json_schema_extra=_extra("Index", unit="nats"),
+        json_schema_extra=in_group("Index", unit="nats"),
     )
     entropy_high: float = Field(
-        5.0, title="Band to H_u", ge=0.2, le=12.0, description="Entropy above which it is too open", json_schema_extra=_extra("Index", unit="nats")
+        5.0, title="Band to H_u", ge=0.2, le=12.0, description="Entropy above which it is too open", json_schema_extra=in_group("Index", unit="nats")
     )
     beta: float = Field(
         5.0,
@@ -79,7 +75,7 @@ class Params(contract.Params):
         ge=0.1,
         le=20.0,
         description="Entropy above the band at which the penalty is full",
-        json_schema_extra=_extra("Index", unit="nats"),
+        json_schema_extra=in_group("Index", unit="nats"),
     )
     kappa: float = Field(
         50.0,
@@ -87,16 +83,16 @@ class Params(contract.Params):
         ge=1.0,
         le=5000.0,
         description="Drift at which its penalty is full",
-        json_schema_extra=_extra("Index", unit="distance", scale="log"),
+        json_schema_extra=in_group("Index", unit="distance", scale="log"),
     )
     theta: float = Field(
-        0.5, title="Alarm on at", ge=0.3, le=0.9, description="Smoothed index that switches the alarm on", json_schema_extra=_extra("Alarm", live=True)
+        0.5, title="Alarm on at", ge=0.3, le=0.9, description="Smoothed index that switches the alarm on", json_schema_extra=in_group("Alarm", live=True)
     )
     theta_low: float = Field(
-        0.4, title="Alarm off at", ge=0.0, le=0.9, description="Smoothed index that switches it off again", json_schema_extra=_extra("Alarm", live=True)
+        0.4, title="Alarm off at", ge=0.0, le=0.9, description="Smoothed index that switches it off again", json_schema_extra=in_group("Alarm", live=True)
     )
     smoothing: int = Field(
-        5, ge=1, le=20, description="Steps of the trailing mean before the alarm", json_schema_extra=_extra("Alarm", live=True, unit="steps")
+        5, ge=1, le=20, description="Steps of the trailing mean before the alarm", json_schema_extra=in_group("Alarm", live=True, unit="steps")
     )
     treatment: Literal["none", "sca", "par", "erd", "pause"] = Field(
         "none",
@@ -104,16 +100,16 @@ class Params(contract.Params):
             "Companion paper. SCA: read prompt and tail anew when attention is below 0.010. PAR: the same every 50 tokens. "
             "ERD: steer the temperature. PAUSE: a self-check every 50 tokens"
         ),
-        json_schema_extra=_extra("Treatment, study"),
+        json_schema_extra=in_group("Treatment, study"),
     )
     study: bool = Field(
         False,
         title="Study of 20 prompts",
         description="Write after twenty bundled prompts at once and compare the index with repetition",
-        json_schema_extra=_extra("Treatment, study"),
+        json_schema_extra=in_group("Treatment, study"),
     )
     model: str = Field(
-        BUNDLED, min_length=1, max_length=200, description="The bundled model, or a hub name where the host has access", json_schema_extra=_extra("Text")
+        BUNDLED, min_length=1, max_length=200, description="The bundled model, or a hub name where the host has access", json_schema_extra=in_group("Text")
     )
 
 
