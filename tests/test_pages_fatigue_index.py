@@ -57,6 +57,7 @@ def frame(**changes: Any) -> tuple[Params, Frame]:
         "constants": {"paper": picture.constants(PAPER), "asked": picture.constants(PAPER), "calibrated": picture.constants(OWN)},
         "slice": [0, PROMPT, params.drop_first],
         "room": STEPS,
+        "notes": ["PAR, companion paper: 50 tokens passed, after token 20"] if params.treatment == "par" else [],
         **picture.text(one, [f" token{i}" for i in range(STEPS)], found, one.attention(Slice(prefix=1))),
     }
     return params, Frame.from_json(json.loads(json.dumps(Frame(1.0, "done", {}, data).to_json(), allow_nan=False)))
@@ -135,6 +136,7 @@ def test_both_sets_of_constants_stand_side_by_side() -> None:
 def test_a_treatment_is_labelled_with_its_paper() -> None:
     texts = [note["text"] for note in figure("fatigue", treatment="par").layout["annotations"]]
     assert "PAR (companion paper)" in texts
+    assert "after token 20" in figure("fatigue", treatment="par").summary
     assert "companion paper" in figure("temperature", treatment="erd").title
 
 

@@ -95,7 +95,7 @@ def _summary(data: Mapping[str, Any], params: Any) -> str:
     return (
         f"Index {fi[-1]:.2f} at token {fi.size}, {smoothed[-1]:.2f} smoothed; {most} adds most ({parts.max():.2f} on average). "
         f"The alarm is {state} after {_flips(flips['hysteresis'])}; the plain threshold at {params.theta:.2f} flipped {times(flips['threshold'])}."
-    )
+    ) + "".join(f" {note[0].upper()}{note[1:]}." for note in data["notes"])
 
 
 def times(count: int) -> str:
