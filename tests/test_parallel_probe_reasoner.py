@@ -211,6 +211,7 @@ def test_weights_come_back_from_their_file(tmp_path: Path) -> None:
     assert sum(value.numel() for value in again.parameters()) == reasoner.parameters()
 
 
+@pytest.mark.timeout(600)  # a guard against hanging on a busy machine
 def test_the_shipped_reasoner_is_accepted(model: Any) -> None:
     """Measured anew, on other questions than those of its card."""
     defaults = Params()
@@ -220,6 +221,7 @@ def test_the_shipped_reasoner_is_accepted(model: Any) -> None:
     assert found.sequential < found.sequential_sc
 
 
+@pytest.mark.timeout(900)
 @pytest.mark.slow  # forty questions take most of a minute
 def test_the_model_card_says_what_the_weights_do(model: Any) -> None:
     defaults = Params()

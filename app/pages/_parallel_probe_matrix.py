@@ -149,7 +149,7 @@ def _finals(found: Mapping[str, Any], rank: np.ndarray, depths: np.ndarray, colu
 def _key(found: Mapping[str, Any]) -> list[tuple[str, str]]:
     right = right_name(found)
     first = [] if right is None else [(f"\u25a0 right: {right}" if right != "right" else "\u25a0 right", RIGHT)]
-    return [*first, ("\u25a0 cut", "$muted"), ("\u25cf own answer", "$ink"), ("faded: saved", "$muted")]
+    return [*first, ("\u25a0 cut", "$muted"), ("\u25cf its end", "$ink"), ("faded: saved", "$muted")]
 
 
 def _title(found: Mapping[str, Any]) -> str:

@@ -19,7 +19,7 @@ from torch import nn
 from backends.parallel_probe import acceptance, expressions, reasoner
 from backends.runtime.folders import ROOT
 
-STEPS = 1800
+STEPS = 2400
 BATCH_TOKENS = 4096
 PEAK_RATE = 3e-3
 WARM_UP = 200
