@@ -112,7 +112,8 @@ _RECONSTRUCTED = (
     "estimator noise (the picture shows exact beside estimated); its fast row scores are not used either: on a layer of the small language model they find "
     "12 to 53 % of the 64 most redundant rows. The code's default scale is 0.5, its README's 1. On these small nets "
     "the choice of directions and rows matters little: most of the effect comes from moving few rows. The language panel adapts the last four of 30 blocks "
-    "of a small model on 26 samples; the paper adapts all of a model 20 times as large."
+    "of a small model on 26 samples; the paper adapts all of a model 20 times as large. In these 20 steps PLATE gains "
+    "nothing over LoRA (Middle English 319 to 254 and 243, English 44.5 to 44.1 and 43.4); only full fine-tuning loses English (50.4)."
 )
 
 _OWN = "computed for this lab's method card with another program (3 seeds, mean), not in the paper"
