@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from app.pages._plate_marks import Mark, lost, name_of, raced
-from app.plotting import Figure, Trace, alpha, axis, end_labels, floats, label, layout, line, log_axis, scatter
+from app.plotting import Figure, Trace, alpha, axis, end_labels, floats, label, layout, line, scatter
 
-HEIGHT, PLOT_PX, PHONE_PX = 520, 400, 250
+HEIGHT, PHONE_PX = 520, 250
 RIGHT_PX = 124
 SOMETHING, LITTLE = 0.02, 0.2  # of the new task; of what full fine-tuning adds to a new head
 Notes = list[dict[str, Any]]
@@ -30,7 +30,7 @@ def plane(data: Mapping[str, Any], *, animated: bool) -> Figure:
         name = name_of(key, data)
         moving.append((len(traces), trail))
         traces += _trail(x, y, name, mark, own=key == "plate")
-        ends.append((float(np.log10(y[-1]) if is_language else y[-1]), name, mark.colour))
+        ends.append((float(y[-1]), name, mark.colour))
     axes, y_range = _language_axes(data) if is_language else _axes(data)
     # A perplexity is better when lower: its axis runs downwards, so that the best corner is the same in both.
     flipped = [(-y, text, colour) for y, text, colour in ends] if is_language else ends
@@ -95,15 +95,15 @@ def _axes(data: Mapping[str, Any]) -> tuple[tuple[dict[str, Any], dict[str, Any]
 def _language_axes(data: Mapping[str, Any]) -> tuple[tuple[dict[str, Any], dict[str, Any]], tuple[float, float]]:
     trails = [trail for _, _, trail in raced(data)]
     new, old = (np.concatenate([floats(trail[name]) for trail in trails] or [np.ones(1)]) for name in ("new_perplexity", "old_perplexity"))
-    reach = [_log_reach(values) for values in (new, old)]
-    x = log_axis("Middle English, perplexity", "log scale, lower is better", new, range=[reach[0][1], reach[0][0]])
-    y = log_axis("English, perplexity", "log scale, lower is better", old, range=[reach[1][1], reach[1][0]])
+    reach = [_reach(values) for values in (new, old)]
+    x = axis("Middle English, perplexity", "lower is better", range=[reach[0][1], reach[0][0]])
+    y = axis("English, perplexity", "lower is better", range=[reach[1][1], reach[1][0]])
     return (x, y), (reach[1][1], reach[1][0])
 
 
-def _log_reach(values: np.ndarray) -> tuple[float, float]:
-    low, high = float(np.log10(values.min())), float(np.log10(values.max()))
-    room = 0.08 * max(high - low, 0.05)
+def _reach(values: np.ndarray) -> tuple[float, float]:
+    low, high = float(values.min()), float(values.max())
+    room = 0.08 * max(high - low, 0.02 * high)
     return low - room, high + room
 
 

@@ -78,8 +78,7 @@ class Trained:
 
 def small(params: Params, memo: Callable[..., Any], check: Callable[[], None]) -> Bench:
     """Digits or moons: the old task is learned here, all weights free, and stored for whoever asks next."""
-    name: Any = params.data
-    pair = tasks.make(name, params.seed)
+    pair = tasks.make(params.data, params.seed)
     net = Net(pair.sizes, pair.outputs, generator(params.seed, PRETRAIN_DRAWS))
 
     def fit() -> dict[str, np.ndarray]:

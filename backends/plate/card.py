@@ -107,9 +107,11 @@ _RECONSTRUCTED = (
     "Reconstructed here: why it works, both small experiments with their networks, heads, layouts and steps, EWC's strength (10,000), the replay set, the "
     "language panel. Digits follow a recomputation of ours, not the paper's MNIST run; the moons' layout is ours, and the paper's grid of forgetting is not "
     "promised. Two defects of the released code are avoided: its reduced decomposition leaves out the null space, and its k from two random probes is mostly "
-    "estimator noise (the picture shows exact beside estimated). The code's default scale is 0.5, its README's 1. On these small nets "
+    "estimator noise (the picture shows exact beside estimated); its fast row scores are not used either: on a layer of the small language model they find "
+    "12 to 53 % of the 64 most redundant rows. The code's default scale is 0.5, its README's 1. On these small nets "
     "the choice of directions and rows matters little: most of the effect comes from moving few rows. The language panel adapts the last four of 30 blocks "
-    "of a small model on 26 samples; the paper adapts all of a model 20 times as large."
+    "of a small model on 26 samples; the paper adapts all of a model 20 times as large. In these 20 steps PLATE gains "
+    "nothing over LoRA (Middle English 319 to 254 and 243, English 44.5 to 44.1 and 43.4); only full fine-tuning loses English (50.4)."
 )
 
 _OWN = "computed for this lab's method card with another program (3 seeds, mean), not in the paper"

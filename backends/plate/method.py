@@ -12,7 +12,7 @@ import torch
 
 from backends.contract import Context, Frame, InputError, MetricValue
 from backends.plate import bench as benches
-from backends.plate import learners, picture
+from backends.plate import language, learners, picture, tasks, training
 from backends.plate.bench import CHOICE_DRAWS, PEER_DRAWS, Bench, Trail, Trained, generator
 from backends.plate.card import Params
 from backends.plate.layer import weight_of
@@ -204,8 +204,9 @@ class _Run:
     # ------------------------------------------------------------------------------------------------------ the stages
 
     def frames(self) -> Iterator[Frame]:
-        bench = self.loaded()
-        yield self.frame(0.01, "the old task is learned; now the weights alone decide what may move")
+        self.described()
+        yield self.frame(0.01, "the old task first; then the weights alone decide what may move")
+        bench = self.bench
         choices = self.opening()
         widths = _joined([layer["k"] for layer in self.data["layers"]][:4])
         yield self.frame(0.03, f"{len(choices)} layers; directions allowed: {widths}{'' if len(choices) <= 4 else ' …'}")
@@ -232,19 +233,19 @@ class _Run:
                     yield self.frame(0.03 + 0.95 * (number + share) / total, f"beside it: {text}, step {found.step[-1]} of {bench.steps}")
         yield self.frame(1.0, self.summary())
 
-    def loaded(self) -> Bench:
-        """The start; what made it is said from the first frame on."""
-        bench, params = self.bench, self.params
+    def described(self) -> None:
+        """What makes the run, said from the first frame on, before the old task is learned."""
+        params, bench = self.params, self.bench if self.is_language else None
         on = device.describe() if self.context.device == "cpu" else self.context.device
-        if self.is_language:
-            model = f"the last {len(bench.body.layers)} blocks of {self.decoder.description}"  # type: ignore[arg-type]
-            size = f"{bench.steps} steps of {bench.batch} x {len(bench.pair.new.train.y[0])} tokens"
+        pair = bench.pair if bench else tasks.make(params.data, params.seed)
+        if bench:
+            model = f"the last {language.BLOCKS} blocks of {self.decoder.description}"
+            size = f"{bench.steps} steps of {bench.batch} x {language.LENGTH} tokens"
         else:
-            model = "-".join(map(str, bench.pair.sizes)) + " ReLU network, one head a task"
-            size = f"{len(bench.pair.new.train.y)} new samples, {bench.steps} steps of {bench.batch}"
-        self.data["made_by"] = {"model": model, "data": bench.pair.source, "size": size, "device": on}
+            model = "-".join(map(str, pair.sizes)) + " ReLU network, one head a task"
+            size = f"{len(pair.new.train.y)} new samples, {params.steps} steps of {training.BATCH}"
+        self.data["made_by"] = {"model": model, "data": pair.source, "size": size, "device": on}
         self.data["kind"] = {"data": params.data, "is_language": self.is_language, "lora_rank": params.lora_rank}
-        return bench
 
     def conclude(self, name: str, found: Trained, ended: dict[str, Trained], choices: dict[str, Choice]) -> None:
         """Metrics and pictures of a learner that has ended."""

@@ -35,7 +35,8 @@ def projected_scores(W: Any, projection: int = PROJECTION, anchors: int = ANCHOR
     """The released code's fast scores: rows through a Gaussian matrix, against anchors at a regular stride, products in bfloat16.
 
     W: (d_out, d_in). projection: columns of the Gaussian matrix. anchors: rows compared with (all when d_out is no more).
-    Returns (d_out,). They depend on the seed: near the cut the chosen rows differ from those of ``redundancy_scores``.
+    Returns (d_out,). They depend on the seed, and with 128 columns noise outweighs the spread of real scores: of the 64 most redundant
+    rows of a language model's matrices they find 12 to 53 %, with 4,096 columns 50 to 97 %.
     """
     matrix = as_matrix(W)
     draws = torch.randn(matrix.shape[1], projection, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) / projection**0.5

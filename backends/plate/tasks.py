@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import torch
@@ -40,8 +39,8 @@ class Pair:
     source: str
 
 
-def make(name: Literal["digits", "moons"], seed: int) -> Pair:
-    """The pair of tasks of this name; only moons draw from the seed."""
+def make(name: str, seed: int) -> Pair:
+    """The pair of tasks of this name, digits or moons; only moons draw from the seed."""
     return digits() if name == "digits" else moons(seed)
 
 
