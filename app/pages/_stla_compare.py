@@ -198,7 +198,8 @@ def whole(data: Mapping[str, Any]) -> Panel:
     note = "The whole model has not been measured on this host; python -m backends.stla.whole_model does it."
     if measured:
         for row in measured["rows"]:
-            rows.append([f"here: {NAMES[row['method']]}", row["perplexity"], f"{row['blocks']} blocks", f"{row['seconds']:.0f} s", row["date"]])
+            took = "not timed" if row["seconds"] is None else f"{row['seconds']:.0f} s"
+            rows.append([f"here: {NAMES[row['method']]}", row["perplexity"], f"{row['blocks']} of 30 blocks", took, row["date"]])
         note = f"Here: {measured['model']}; {measured['setting']}; calibrated on {measured['calibration']}, judged on {measured['evaluation']}. "
         note += f"{measured['rows'][-1]['device']}, shared with other work. "
     rows += [[f"paper: {name}", value, "OPT-125M, 12 blocks", "", "README"] for name, value in PAPER]
