@@ -166,7 +166,8 @@ def example(data: Mapping[str, Any]) -> Figure:
     )
     local, ahead, final = (float(floats(found[key])[here]) for key in ("local", "global", "final"))
     summary = f"Three weights of 0.4 on the grid 0, 1. You round the first two to {chosen.replace('-', ', ')}: locally {local:.4f}, looking ahead {ahead:.4f}; "
-    summary += f"column 2 then wants {float(floats(found['wanted'])[here]):.2f}, becomes {int(floats(found['last'])[here])}, and the loss is {final:.3f}. Click a group to round them so."
+    summary += f"column 2 then wants {float(floats(found['wanted'])[here]):.2f}, becomes {int(floats(found['last'])[here])}, and the loss is {final:.3f}. "
+    summary += "Click a group to round them so."
     return Figure("example", "By hand: three weights", traces, plot, summary, "wide", height=HALF_PX)
 
 

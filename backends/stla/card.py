@@ -176,5 +176,5 @@ CARD = Card(
         ),
     ),
     claims=(),
-    cheap={"layer": 1, "matrix": "v", "iterations": 10, "calibration_tokens": 256},
+    cheap={"layer": 1, "matrix": "v", "cluster": 32, "group": 32, "iterations": 10, "calibration_tokens": 256},
 )
