@@ -55,8 +55,9 @@ def test_the_main_picture_shows_both_errors_and_their_sum(seen: list[Frame]) -> 
     measured = next(s for s in view.layout["shapes"] if s["name"] == "measured")
     assert measured["y0"] == pytest.approx(seen[-1].metrics["loss_stla"])
     assert "the bars add up to it" in view.summary
-    middle = next(f for f in seen if "heat" in f.data and 0 < f.data["heat"]["done"] < 576)
-    assert any(s["name"] == "done" for s in named(middle)["sweep"].layout["shapes"])
+    heat = {**seen[-1].data["heat"], "done": 192}
+    midway = named(Frame(0.3, "midway", {}, {**seen[-1].data, "heat": heat}))["sweep"]
+    assert [s["x0"] for s in midway.layout["shapes"] if s["name"] == "done"] == [191.5]
 
 
 def test_least_loss_is_named(seen: list[Frame]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,12 +12,12 @@ import torch
 from backends.contract import ContextSpec, Frame, InputError
 from backends.runtime.context import RunContext
 from backends.runtime.language_model import Decoder
-from backends.stla import blocks, whole_model, windows
-from backends.stla.block import Setting, quantise
+from backends.stla import blocks, gptq, stla, whole_model, windows
 from backends.stla.card import CARD, Params
 from backends.stla.inputs import moments_of
 from backends.stla.method import run
 from backends.stla.rounding import Learning
+from backends.stla.sweep import Quantised
 from backends.validation import validate
 
 METRICS = [
@@ -143,22 +142,6 @@ def test_what_is_no_model_for_it_is_refused(decoder: Decoder) -> None:
         blocks.linear_of(blocks.layers_of(decoder.model)[0], "lm_head")
 
 
-def test_activations_that_are_not_finite_are_refused(decoder: Decoder, ids: torch.Tensor) -> None:
-    first = blocks.enter(decoder.model, ids)
-    broken = [replace(chunk, hidden=torch.full_like(chunk.hidden, torch.nan)) for chunk in first]
-    with pytest.raises(InputError, match="not finite"):
-        blocks.moments(blocks.layers_of(decoder.model)[0], broken, blocks.STAGES, lambda: None)
-
-
-def test_blocks_one_by_one_are_the_model(decoder: Decoder, ids: torch.Tensor) -> None:
-    chunks = blocks.enter(decoder.model, ids)
-    for block in blocks.layers_of(decoder.model):
-        chunks = blocks.pass_on(block, chunks, lambda: None)
-    with torch.inference_mode():
-        whole = decoder.model(input_ids=ids, labels=ids).loss
-    assert blocks.perplexity(decoder.model, chunks, ids, lambda: None) == pytest.approx(float(whole.exp()), rel=1e-4)
-
-
 def test_moments_are_those_of_the_inputs(decoder: Decoder, ids: torch.Tensor) -> None:
     found = moments_of(decoder.model, ids, 0, "v", lambda: None)
     with torch.inference_mode():
@@ -166,34 +149,6 @@ def test_moments_are_those_of_the_inputs(decoder: Decoder, ids: torch.Tensor) ->
     np.testing.assert_allclose(found.second.numpy(), (2 / len(x) * x.T @ x).numpy(), rtol=1e-3, atol=1e-5)
     assert found.drift is None
     assert found.tokens == 256
-
-
-def test_drift_is_that_of_the_rounded_matrices_before(decoder: Decoder, ids: torch.Tensor) -> None:
-    plain = moments_of(decoder.model, ids, 0, "o", lambda: None)
-    found = moments_of(decoder.model, ids, 0, "o", lambda: None, (3, 96))
-    assert found.drift is not None
-    assert found.gap is not None
-    # X_fp X_fp^T = X X^T + drift + drift^T + gap.
-    np.testing.assert_allclose((found.second + found.drift + found.drift.T + found.gap).numpy(), plain.second.numpy(), rtol=1e-2, atol=1e-4)
-    weights = blocks.weight_of(blocks.layers_of(decoder.model)[0], "o")
-    unrounded = found.loss(weights, weights, 0.01)
-    assert unrounded == pytest.approx(float(((weights @ found.gap) * weights).sum()), rel=1e-6)
-    assert moments_of(decoder.model, ids, 0, "q", lambda: None, (3, 96)).drift is None
-
-
-def test_the_shared_model_stays_as_it_is(decoder: Decoder, ids: torch.Tensor) -> None:
-    block = blocks.layers_of(decoder.model)[0]
-    before = {name: tensor.clone() for name, tensor in block.named_parameters()}
-    hooks = [len(module._forward_pre_hooks) + len(module._forward_hooks) for module in decoder.model.modules()]
-    chunks = blocks.enter(decoder.model, ids)
-    setting = Setting(asymmetric_correction=True, learning=Learning(2, dtype=torch.float32))
-    found = quantise(block, chunks, "stla", setting)
-    assert all(torch.equal(tensor, before[name]) for name, tensor in block.named_parameters())
-    assert hooks == [len(module._forward_pre_hooks) + len(module._forward_hooks) for module in decoder.model.modules()]
-    assert set(found.losses) == set(blocks.MATRICES)
-    changed = [name for name in blocks.MATRICES if not torch.equal(blocks.weight_of(found.block, name), blocks.weight_of(block, name))]
-    assert changed == list(blocks.MATRICES)
-    assert found.telescoping is None
 
 
 def test_texts_are_two_and_an_overlap_is_seen(decoder: Decoder) -> None:
@@ -214,3 +169,25 @@ def test_the_shipped_table_is_whole() -> None:
     assert {"full", "stla"} <= set(rows)
     assert rows["full"]["perplexity"] == pytest.approx(18.96, abs=0.05)
     assert all(row["perplexity"] >= rows["full"]["perplexity"] and row["date"] for row in rows.values())
+
+
+def test_answers_of_the_exercise(decoder: Decoder) -> None:
+    """On the layer of the default preset, by the functions that its run calls."""
+    default = Params()
+    ids = windows.calibration(decoder.tokenizer, default.calibration_tokens, RunContext(ContextSpec(seed=default.seed)).rng)
+    found = moments_of(decoder.model, ids, default.layer, default.matrix, lambda: None)
+    weights = blocks.weight_of(blocks.layers_of(decoder.model)[default.layer], default.matrix)
+    learning = Learning(dtype=torch.float32)
+
+    def swept(**values: Any) -> Quantised:
+        return stla(weights, found.second, learning=learning, **values)
+
+    ahead, local = swept(), swept(objective="local")
+    assert [local.loss, ahead.loss] == pytest.approx([3.42, 1.73], rel=0.02)
+    assert [sum(c.local for c in q.clusters) for q in (local, ahead)] == pytest.approx([5.5, 8.4], rel=0.02)
+    assert [swept(cluster=576).loss, swept(cluster=16).loss] == pytest.approx([3.23, 1.74], rel=0.02)
+    assert ahead.loss < gptq(weights, found.second).loss, "STLA loses less than GPTQ"
+    unpushed = stla(weights, found.second, learning=Learning(regulariser=0.0, dtype=torch.float32))
+    plain = swept(objective="nearest")
+    assert unpushed.loss > 0.98 * plain.loss, "without a push it is no better than nearest rounding of the compensated weights"
+    assert ahead.loss < 0.95 * plain.loss

@@ -166,8 +166,8 @@ def example(data: Mapping[str, Any]) -> Figure:
     )
     local, ahead, final = (float(floats(found[key])[here]) for key in ("local", "global", "final"))
     summary = f"Three weights of 0.4 on the grid 0, 1. You round the first two to {chosen.replace('-', ', ')}: locally {local:.4f}, looking ahead {ahead:.4f}; "
-    wanted, last = float(floats(found["wanted"])[here]), int(floats(found["last"])[here])
-    summary += f"column 2 then wants {wanted:.2f}, becomes {last}, and the loss is {final:.3f}. Click a group to round them so."
+    summary += f"column 2 then wants {float(floats(found['wanted'])[here]):.2f}, becomes {int(floats(found['last'])[here])}, and the loss is {final:.3f}. "
+    summary += "Click a group to round them so."
     return Figure("example", "By hand: three weights", traces, plot, summary, "wide", height=HALF_PX)
 
 
@@ -199,7 +199,8 @@ def whole(data: Mapping[str, Any]) -> Panel:
     note = "The whole model has not been measured on this host; python -m backends.stla.whole_model does it."
     if measured:
         for row in measured["rows"]:
-            rows.append([f"here: {NAMES[row['method']]}", row["perplexity"], f"{row['blocks']} blocks", f"{row['seconds']:.0f} s", row["date"]])
+            took = "not timed" if row["seconds"] is None else f"{row['seconds']:.0f} s"
+            rows.append([f"here: {NAMES[row['method']]}", row["perplexity"], f"{row['blocks']} of 30 blocks", took, row["date"]])
         note = f"Here: {measured['model']}; {measured['setting']}; calibrated on {measured['calibration']}, judged on {measured['evaluation']}. "
         note += f"{measured['rows'][-1]['device']}, shared with other work. "
     rows += [[f"paper: {name}", value, "OPT-125M, 12 blocks", "", "README"] for name, value in PAPER]

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from app.plotting import Figure, Trace, alpha, axis, bars, floats, heatmap, key_row, label, layout, line, message, rule
+from app.plotting import Figure, Trace, alpha, axis, bars, floats, heatmap, key_row, label, layout, line, rule
 
 REMAINS, LOCAL, NEAREST = "$method", "$peer-1", "$peer-2"
+COLUMNS = 576  # of most matrices of the bundled model
 PER_STEP = 50  # int8 units of one step of the grid
 # Up and down in two hues from nothing; errors beyond half a step are compensation.
 ERROR_SCALE = [[0, "$ink"], [0.5, alpha("$ink", 0)], [0.5, alpha("$method", 0)], [1, "$method"]]
@@ -24,11 +25,10 @@ def sweep(data: Mapping[str, Any], params: Any) -> Figure:
         "global": "Rounding by what will remain, cluster after cluster",
         "local": "Rounding by what is seen now, cluster after cluster",
     }[params.objective]
-    if heat is None or found is None:
-        return message("sweep", title, "The text is being read.", span="main", height=520)
-    done, columns = int(heat["done"]), int(heat["columns"])
-    local, remaining = floats(found["local"]), floats(found["remaining"])
-    traces = [_error(heat, columns), *_two_bars(local, remaining), *_stack(remaining)]
+    # Before the first cluster the axes stand already: the last run's ghosts lie on them.
+    done, columns = (int(heat["done"]), int(heat["columns"])) if heat else (0, COLUMNS)
+    local, remaining = (floats(found[name]) if found else np.array([]) for name in ("local", "remaining"))
+    traces = [*([_error(heat, columns)] if heat else []), *_two_bars(local, remaining), *_stack(remaining)]
     total = float(remaining.sum())
     top = 1.1 * max(float(np.max(np.r_[local, remaining], initial=0)), 1e-12)
     count = -(-columns // int(params.cluster))
@@ -63,7 +63,8 @@ def sweep(data: Mapping[str, Any], params: Any) -> Figure:
         annotations=notes,
         meta=_narrow(notes),
     )
-    return Figure("sweep", title, traces, plot, _summary(data, params, count), "main", height=520)
+    summary = _summary(data, params, count) if found else "The text is being read; no cluster is rounded yet."
+    return Figure("sweep", title, traces, plot, summary, "main", height=520)
 
 
 def _narrow(notes: list[dict[str, Any]]) -> dict[str, Any]:

@@ -147,11 +147,11 @@ CARD = Card(
         Preset("layer", "One matrix, cluster by cluster", {}, 6),
         Preset("local", "Judged locally", {"objective": "local"}, 6),
         Preset("one-cluster", "One big cluster", {"cluster": 576}, 6),
-        Preset("small-clusters", "Clusters of 16", {"cluster": 16}, 12),
+        Preset("small-clusters", "Clusters of 16", {"cluster": 16}, 10),
         Preset("strong-first", "Strong inputs first, learn faster", {"order": "act", "learning_rate": 0.05}, 6),
-        Preset("rows", "One scale a row", {"group": "per-channel"}, 14),
+        Preset("rows", "One scale a row", {"group": "per-channel"}, 9),
         Preset("corrected", "Inputs already rounded", {"asymmetric_correction": True}, 7),
-        Preset("block", "A whole block", {"mode": "block", "layer": 0, "calibration_tokens": 4096, "damping": 0.1}, 45),
+        Preset("block", "A whole block", {"mode": "block", "layer": 0, "calibration_tokens": 4096, "damping": 0.1}, 42),
         Preset("no-push", "Where it fails: no regulariser", {"regulariser": 0.0}, 6, fails=True),
     ),
     exercise=(
@@ -172,5 +172,5 @@ CARD = Card(
         ),
     ),
     claims=(),
-    cheap={"layer": 1, "matrix": "v", "iterations": 10, "calibration_tokens": 256},
+    cheap={"layer": 1, "matrix": "v", "cluster": 32, "group": 32, "iterations": 10, "calibration_tokens": 256},
 )

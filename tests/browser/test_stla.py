@@ -27,8 +27,9 @@ def test_a_matrix_fills_and_a_rounding_is_made_by_hand(page: Page) -> None:
     expect(plot).to_be_visible(timeout=SLOW_MS)
     names = plot.evaluate("node => node.data.map((trace) => trace.name)")
     assert names == ["error", "local", "remaining", "sum"]
-    example = bench(page).locator(".js-plotly-plot").filter(has_text="looking ahead").first
-    example.scroll_into_view_if_needed()
+    view = bench(page).locator(".pp-view", has=page.get_by_role("heading", name="By hand: three weights"))
+    view.scroll_into_view_if_needed()  # what is off the screen is not drawn
+    example = view.locator(".js-plotly-plot")
     expect(example.locator(".bars .point").first).to_be_visible(timeout=SLOW_MS)
     spot = example.evaluate(
         """node => {
