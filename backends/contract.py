@@ -19,7 +19,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_serializer, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_serializer, model_validator
 
 if TYPE_CHECKING:
     import torch
@@ -129,10 +129,8 @@ _HEX_COLOR = re.compile(r"#(?:[0-9a-f]{3}|[0-9a-f]{6}|[0-9a-f]{8})")
 _RGB_COLOR = re.compile(r"rgba?\(\s*([0-9.]+)\s*,\s*([0-9.]+)\s*,\s*([0-9.]+)\s*(?:,\s*[0-9.]+%?\s*)?\)")
 
 
-def _color(value: Any) -> Any:
+def _color(value: str) -> str:
     """``#rrggbb`` of what people and colour pickers write; a picker's opacity is dropped."""
-    if not isinstance(value, str):
-        return value
     text = value.strip().lower()
     if _HEX_COLOR.fullmatch(text):
         return "#" + "".join(2 * c for c in text[1:]) if len(text) == 4 else text[:7]
@@ -147,7 +145,7 @@ def _color(value: Any) -> Any:
 
 
 # A colour as "#rrggbb"; also takes "#RRGGBB", "#rgb", "rgb(r, g, b)" and the "rgba(r, g, b, a)" of Gradio's picker.
-Color = Annotated[str, BeforeValidator(_color), Field(json_schema_extra={"format": "color"})]
+Color = Annotated[str, AfterValidator(_color), Field(json_schema_extra={"format": "color"})]
 
 
 def in_group(group: str, *, advanced: bool = True, **more: Any) -> dict[str, Any]:

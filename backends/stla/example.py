@@ -17,7 +17,7 @@ CANDIDATES = ("0-0", "0-1", "1-0", "1-1")
 def example() -> dict[str, Any]:
     """For each rounding of the cluster {0, 1}: the local and the global objective, the rounding of column 2 after it, and the final loss.
 
-    >>> [round(x, 4) for x in example()["local"]], [round(x, 4) for x in example()["final"]]
+    >>> example()["local"].round(4).tolist(), example()["final"].round(4).tolist()
     ([1.024, 0.464, 0.464, 2.304], [0.712, 0.432, 0.592, 1.792])
     """
     second = torch.tensor(SECOND, dtype=torch.float64)
